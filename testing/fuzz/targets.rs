@@ -39,6 +39,7 @@ targets! {
     rpcrdma_v2_session
     rpc
     nfs
+    nfs4
     text
     iwarp_stream
     iwarp_pair

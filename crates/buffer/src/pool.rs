@@ -125,9 +125,9 @@ impl Pool {
     /// The caller must have checked `capacity` against a limit: this allocates any size.
     pub fn take(&self, capacity: usize) -> Buffer {
         let size = match capacity {
-            ..=MIN_CLASS => MIN_CLASS,
-            ..=LARGEST_CLASS => capacity.next_power_of_two(),
-            _ => capacity,
+            0..=MIN_CLASS => MIN_CLASS,
+            capacity if capacity <= LARGEST_CLASS => capacity.next_power_of_two(),
+            capacity => capacity,
         };
         match &*self.home {
             Home::Own(store) => {

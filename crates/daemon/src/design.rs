@@ -1,17 +1,20 @@
 //! Decisions behind this crate, with their reasons.
 //!
 //! - **A server and a gateway are a library** that takes typed options, starts, and is operated until its end
-//!   (`RunningServer`, `RunningGateway`). The program converts its command line and its file, prints what runs, and writes the
-//!   log: the library asks it through `Administration` to read the file again, and to log statistics.
-//! - **The program opens providers.** A server gets them (`ServerProviders`); a gateway gets what opens them (`OpenProviders`), as its
-//!   pairs come and go. Which devices there are is asked of the libraries of RDMA there, and nowhere else.
+//!   (`RunningServer`, `RunningGateway`). The program converts its command line, prints what runs, and writes the log. The
+//!   library reads the file, at the start and again when it is asked to (`Configuration`).
+//! - **`rpcrdma::any` opens providers, and settings choose them** (`ProviderSetting`). A server gets open ones, which may hold sockets
+//!   of the service manager; a gateway opens those of each pair, as pairs come and go. Errors and warnings of `any` know no settings:
+//!   their names are added here.
 //! - **A reload reads everything before it changes anything.** A file with an error changes nothing. Exports are replaced all or
 //!   none; a pair that cannot be started for what the machine lacks keeps the one that it was to replace, or is tried again,
 //!   and the others change.
-//! - **A file for `serve` is a set of options.** The command line parser parses its `[server]` table, option by option, so
-//!   that both have the same options, values and limits. serde reads `[[export]]` tables and rejects unknown keys. Lookups
-//!   of the system resolver run on our own threads, because they can take any time, and a runtime waits for its own threads
-//!   when it ends.
+//! - **A command line and a file fill the same settings** (`ServerSettings`, `GatewaySettings`). Each key of a table is a parser
+//!   and the setting that it fills, and a test of the program holds the keys against its options: names, order, values and
+//!   defaults. A file needs no command line then, and each of its errors has the line and the key. serde reads the tables of
+//!   exports and pairs and rejects unknown keys.
+//! - **Names are looked up on threads of our own.** The system resolver can take any time, and a runtime waits for its
+//!   own threads when it ends.
 //! - **A client detects a silent server by looking, four times a second,** at counters that calls change anyway. A time
 //!   of the last reply would be one more reading of the clock per reply.
 //! - **`bench HOST` asks the server's control socket for the server's work.** A `serve` publishes totals ten times a second, work and

@@ -1,9 +1,9 @@
 //! An NFS server or a gateway as a service of the system.
 //!
 //! A [`RunningServer`](server::RunningServer) serves exports, a [`RunningGateway`](gateway::RunningGateway) passes calls on. Both
-//! take typed options, use sockets of [systemd] and tell it how they are, register with rpcbind, answer at a
-//! [control socket](control) and serve [metrics], look up names of hosts again, and keep within the limits of the process. Whoever
-//! runs them has the command line, the file and the output, opens [providers], and reads the file again when they ask.
+//! take typed options, which [a file and a command line](config) fill, use sockets of [systemd] and tell it how they are, register
+//! with rpcbind, answer at a [control socket](control) and serve [metrics], look up names of hosts again, and keep within the
+//! limits of the process. Whoever runs them has the command line and the output, and opens [providers].
 //!
 //! # Example
 //!
@@ -23,10 +23,11 @@ pub mod addresses;
 mod capacity;
 mod checks;
 pub mod clients;
+pub mod config;
 pub mod control;
 #[cfg(doc)]
 pub mod design;
-mod device_listeners;
+mod end;
 pub mod errors;
 pub mod gateway;
 mod guard;

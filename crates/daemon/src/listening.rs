@@ -2,6 +2,7 @@
 
 use crate::control::ListenerStatus;
 use crate::listen;
+use rpcrdma::any::devices::names_by_address;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,9 +21,6 @@ pub struct Listening {
     pub names: BTreeMap<IpAddr, String>,
 }
 
-/// Returns the names of RDMA devices by the IP addresses of their ports.
-pub type DeviceNames = fn() -> BTreeMap<IpAddr, String>;
-
 /// Name of a provider in output: that of RDMA devices, or of software iWARP.
 pub fn provider_name(over_devices: bool) -> &'static str {
     match over_devices {
@@ -32,21 +30,15 @@ pub fn provider_name(over_devices: bool) -> &'static str {
 }
 
 impl Listening {
-    /// At addresses, over RDMA devices or over software iWARP, and at those of RDMA devices beside that. `names` returns the
-    /// names of devices by their addresses; it is asked if there are listeners over devices.
+    /// At addresses, over RDMA devices or over software iWARP, and at those of RDMA devices beside that.
     ///
     /// # Panics
     ///
     /// If no address was asked for.
-    pub fn new(
-        asked: Vec<SocketAddr>,
-        asked_are_devices: bool,
-        devices: Vec<SocketAddr>,
-        names: DeviceNames,
-    ) -> Self {
+    pub fn new(asked: Vec<SocketAddr>, asked_are_devices: bool, devices: Vec<SocketAddr>) -> Self {
         assert!(!asked.is_empty(), "a server listens somewhere");
         let names = match asked_are_devices || !devices.is_empty() {
-            true => names(),
+            true => names_by_address(),
             false => BTreeMap::new(),
         };
         Self {
@@ -169,12 +161,8 @@ mod tests {
     fn clients_mount_from_addresses_that_other_machines_reach() {
         let check = |asked: &[&str], expected: &[&str]| {
             let parse = |addr: &&str| addr.parse().unwrap();
-            let listening = Listening::new(
-                asked.iter().map(parse).collect(),
-                false,
-                Vec::new(),
-                BTreeMap::new,
-            );
+            let asked_for = asked.iter().map(parse).collect();
+            let listening = Listening::new(asked_for, false, Vec::new());
             let expected: Vec<SocketAddr> = expected.iter().map(parse).collect();
             assert_eq!(listening.mounted_from(), expected, "{asked:?}");
         };

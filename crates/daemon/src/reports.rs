@@ -1,8 +1,9 @@
 //! Reports of a running service: metrics over HTTP, and the control socket.
 
+use crate::config::keys::{Key, path};
 use crate::control::socket::{self, Control};
 use crate::listen;
-use crate::metrics::Metrics;
+use crate::metrics::{self, Metrics};
 use anyhow::{Context, anyhow};
 use prometheus::proto::MetricFamily;
 use std::io;
@@ -33,6 +34,20 @@ pub struct ReportPlaces {
     pub metrics: Option<SocketAddr>,
     /// Path of the control socket, where it is not the usual one.
     pub control_socket: Option<PathBuf>,
+}
+
+impl ReportPlaces {
+    /// The keys of a table that has them.
+    pub(crate) fn keys() -> [Key<Self>; 2] {
+        [
+            Key::value("metrics", metrics::parse, |places: &mut Self, addr| {
+                places.metrics = Some(addr);
+            }),
+            Key::value("control_socket", path, |places: &mut Self, path| {
+                places.control_socket = Some(path);
+            }),
+        ]
+    }
 }
 
 /// A running service, as the control socket and metrics show it.

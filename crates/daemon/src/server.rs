@@ -3,8 +3,10 @@
 mod advice;
 mod allowed;
 pub mod check;
+pub mod configuration;
 mod export_changes;
 pub mod exports;
+mod file;
 pub mod live_exports;
 pub mod local_users;
 mod mount_server;
@@ -13,8 +15,10 @@ pub mod observed;
 mod operation;
 pub mod plan;
 mod running;
+pub mod settings;
 mod state;
 mod users;
 
-pub use operation::{Administration, Reread};
+pub use configuration::Configuration;
 pub use running::{RunningServer, ServerOptions};
+pub use settings::ServerSettings;

@@ -2,16 +2,15 @@
 
 use nfs_client::{Export, current_user};
 use nfs_server::{Changes, ClientOptions};
+use rpcrdma::any::Providers;
 use rpcrdma::{Client, ClientConfig, ServerConfig};
 use rpcrdma_daemon::control::asking::ask;
 use rpcrdma_daemon::control::{Request, ServerStatus};
-use rpcrdma_daemon::providers::ServerProviders;
 use rpcrdma_daemon::reports::ReportPlaces;
 use rpcrdma_daemon::server::exports::resolve;
 use rpcrdma_daemon::server::local_users::Trust;
 use rpcrdma_daemon::server::plan::{ClientPlan, Plan, Presence};
 use rpcrdma_daemon::server::{RunningServer, ServerOptions};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use verbs_iwarp::Iwarp;
@@ -52,12 +51,7 @@ async fn serve(dir: &Path, state: &Path) -> RunningServer {
         },
         metrics_setting: "metrics".to_owned(),
     };
-    let providers = ServerProviders {
-        first: Arc::new(Iwarp::default()),
-        first_is_devices: false,
-        beside: None,
-        device_names: BTreeMap::new,
-    };
+    let providers = Providers::new(Arc::new(Iwarp::default()), None);
     RunningServer::start(options, providers).await.unwrap()
 }
 

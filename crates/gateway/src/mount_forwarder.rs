@@ -90,9 +90,9 @@ impl MountForwarder {
         let outcome = match self.turns.take(group).await {
             Some(_turn) => self.server.call(vers, call, log, memory).await,
             None => {
-                if log.may_warn(group) {
-                    tracing::warn!(target: "gateway", listen = log.listener(), %peer, "a call of MOUNT has waited in vain for its turn: the server answers earlier ones too slowly");
-                }
+                log.warn_of(group, |listen| {
+                    tracing::warn!(target: "gateway", listen, %peer, "a call of MOUNT has waited in vain for its turn: the server answers earlier ones too slowly");
+                });
                 MountOutcome::Unanswered
             }
         };

@@ -125,9 +125,9 @@ impl Forward {
         }
         let MountForwarder { failures, log, .. } = &self.0;
         failures.deny();
-        if log.may_warn(caller.group) {
-            tracing::warn!(target: "gateway", listen = log.listener(), peer = %caller.addr, "MOUNT is denied (AUTH_BADCRED): a local user claims to be another one, or nobody, which only root may (--trust-local, or trust_local of [gateway], allows it)");
-        }
+        log.warn_of(caller.group, |listen| {
+            tracing::warn!(target: "gateway", listen, peer = %caller.addr, "MOUNT is denied (AUTH_BADCRED): a local user claims to be another one, or nobody, which only root may (--trust-local, or trust_local of [gateway], allows it)");
+        });
     }
 }
 

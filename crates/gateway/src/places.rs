@@ -7,9 +7,9 @@
 use crate::relay::Relay;
 use crate::state::GatewayState;
 use crate::transport_kind::TransportKind;
-use oncrpc::{Cause, PeerGroup};
+use oncrpc::Cause;
+use rpc_serving::by_address::ByAddress;
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
 use tracing::warn;
@@ -56,13 +56,13 @@ impl GatewayState {
 
     fn give_place(&self, to: &Relay) -> bool {
         let relays = self.all_relays();
-        let mut connected: HashMap<PeerGroup, usize> = HashMap::new();
+        let mut connected = ByAddress::<usize>::default();
         // Those that wait for a place count too, or each of them would take one of an address that has no more by then.
         let has_place = |relay: &&Arc<Relay>| relay.is_up() || relay.is_given_place();
         for relay in relays.iter().filter(has_place) {
-            *connected.entry(relay.caller().group).or_default() += 1;
+            connected.change(relay.caller().group, |count| *count += 1);
         }
-        let of = |group| connected.get(&group).copied().unwrap_or_default();
+        let of = |group| connected.get(group).copied().unwrap_or_default();
         // It counts itself.
         let least = of(to.caller().group).saturating_sub(1) + MORE;
         let mut idle: Vec<_> = relays

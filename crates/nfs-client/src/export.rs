@@ -81,6 +81,16 @@ impl<T: Transport + Send + Sync> Export<T> {
         self
     }
 
+    /// The same export over another transport to its server.
+    pub fn over<U>(&self, transport: U) -> Export<U> {
+        Export {
+            nfs: self.nfs.over(transport),
+            root: self.root,
+            info: self.info,
+            tuning: self.tuning,
+        }
+    }
+
     /// A path as errors have it.
     pub(crate) fn full<'a>(&'a self, path: &'a [u8]) -> Full<'a> {
         self.nfs.full(path)

@@ -69,6 +69,14 @@ impl<T: Transport> Nfs3<T> {
         }
     }
 
+    /// The same calls over another transport.
+    pub(crate) fn over<U>(&self, transport: U) -> Nfs3<U> {
+        Nfs3 {
+            rpc: self.rpc.over(transport),
+            export: self.export.clone(),
+        }
+    }
+
     /// Has paths in errors begin with the name of an export.
     pub(crate) fn name_export(&mut self, name: &[u8]) {
         self.export = name.to_vec();

@@ -50,6 +50,15 @@ impl<T: Transport> Rpc<T> {
         }
     }
 
+    /// The same calls over another transport.
+    pub(crate) fn over<U>(&self, transport: U) -> Rpc<U> {
+        Rpc {
+            transport,
+            caller: self.caller.clone(),
+            pool: self.pool.clone(),
+        }
+    }
+
     /// Returns the transport.
     pub fn transport(&self) -> &T {
         &self.transport

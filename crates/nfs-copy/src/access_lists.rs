@@ -3,6 +3,7 @@
 
 use super::replaced_attributes::without_group;
 use super::unkept::Unkept;
+use crate::connection::Connection;
 use crate::error::{Context, Result};
 use nfs_client::{Fault, Nfs3};
 use nfs_proto::acl::{
@@ -11,7 +12,6 @@ use nfs_proto::acl::{
 };
 use nfs_proto::{Attributes, FileHandle, SetAttributes, Status};
 use oncrpc::RpcError;
-use rpcrdma::Client;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Access control lists on one server, as far as it has them.
@@ -67,7 +67,7 @@ impl RemoteList {
     /// let it do.
     pub(super) async fn give(
         &self,
-        nfs: &Nfs3<Client>,
+        nfs: &Nfs3<Connection>,
         (file, path): (FileHandle, &[u8]),
         (mode, owner): (u32, (u32, u32)),
         made: Option<(u32, u32)>,
@@ -96,7 +96,7 @@ impl RemoteList {
         Err(unkept).with_context(|| nfs_client::printable(path))
     }
 
-    async fn set(&self, nfs: &Nfs3<Client>, file: FileHandle) -> Result<(), Fault> {
+    async fn set(&self, nfs: &Nfs3<Connection>, file: FileHandle) -> Result<(), Fault> {
         let set = SetAcl {
             file,
             mask: AclMask::ACCESS | AclMask::ACCESS_COUNT,
@@ -115,7 +115,7 @@ impl RemoteList {
 ///
 /// Errors of the server, other than that it is not allowed.
 async fn set_owner(
-    nfs: &Nfs3<Client>,
+    nfs: &Nfs3<Connection>,
     file: FileHandle,
     (uid, gid): (u32, u32),
 ) -> Result<bool, Fault> {
@@ -143,7 +143,7 @@ impl Lists {
     /// The server does not tell whether there is a list.
     pub(crate) async fn permitted(
         &self,
-        nfs: &Nfs3<Client>,
+        nfs: &Nfs3<Connection>,
         dir: FileHandle,
         umask: u32,
     ) -> Result<u32, Fault> {
@@ -159,7 +159,7 @@ impl Lists {
     /// The server does not tell whether there is a list: it would be lost with the file.
     pub(super) async fn of(
         &self,
-        nfs: &Nfs3<Client>,
+        nfs: &Nfs3<Connection>,
         file: FileHandle,
     ) -> Result<(Option<RemoteList>, Attributes), Fault> {
         let lists = self.ask(nfs, file, AclMask::ACCESS).await?;
@@ -177,7 +177,7 @@ impl Lists {
     /// None if the server, or the file system of the file, has no lists.
     async fn ask(
         &self,
-        nfs: &Nfs3<Client>,
+        nfs: &Nfs3<Connection>,
         file: FileHandle,
         mask: AclMask,
     ) -> Result<Option<Answer>, Fault> {

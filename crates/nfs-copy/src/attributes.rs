@@ -6,11 +6,11 @@ use super::entry::{About, Time};
 use super::options::Options;
 use super::replaced_attributes::without_group;
 use super::unkept::Unkept;
+use crate::connection::Connection;
 use crate::error::{Context, Error, Result};
 use crate::show;
 use nfs_client::{Fault, Nfs3};
 use nfs_proto::{Attributes, FileHandle, FileType, SetAttributes, SetTime, Status};
-use rpcrdma::Client;
 use rustix::fs::{AtFlags, Gid, Timespec, Timestamps, Uid};
 use std::fs::{File, FileTimes, Permissions};
 use std::io;
@@ -114,7 +114,7 @@ impl Wanted {
     /// Errors of the server; [`Unkept`].
     pub(crate) async fn set_remote(
         &self,
-        nfs: &Nfs3<Client>,
+        nfs: &Nfs3<Connection>,
         (file, path): (FileHandle, &[u8]),
         list: Option<&RemoteList>,
         made: Option<(u32, u32)>,
@@ -280,7 +280,7 @@ impl Kept {
     /// Errors of the server; times that NFS version 3 does not have. What can be set, is set all the same.
     pub(crate) async fn set_remote(
         &self,
-        nfs: &Nfs3<Client>,
+        nfs: &Nfs3<Connection>,
         object: FileHandle,
         path: &[u8],
     ) -> Result<()> {
@@ -338,7 +338,7 @@ impl Kept {
     /// As [`set_remote`](Self::set_remote).
     pub(crate) async fn set_remote_link(
         &self,
-        nfs: &Nfs3<Client>,
+        nfs: &Nfs3<Connection>,
         link: FileHandle,
         path: &[u8],
     ) -> Result<()> {
@@ -358,7 +358,7 @@ impl Kept {
 
 /// Sets the first of these that the server does not refuse to this user.
 async fn set_first(
-    nfs: &Nfs3<Client>,
+    nfs: &Nfs3<Connection>,
     object: FileHandle,
     choices: &[SetAttributes],
 ) -> Result<(), Fault> {

@@ -7,6 +7,7 @@
 //! what is decided about a file is the same both ways.
 
 use crate::access_lists::Lists;
+use crate::connection::Connection;
 use crate::directory_completion::{Held, Last};
 use crate::error::{Context, Error, Result};
 use crate::events::{Event, Events};
@@ -17,7 +18,6 @@ use crate::resume::{Kept as KeptFile, RESUME_WINDOW, Version};
 use crate::stop::Stop;
 use nfs_client::{Nfs3, NfsUrl};
 use nfs_proto::FileHandle;
-use rpcrdma::Client;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -254,7 +254,7 @@ impl Shared {
     /// The caller wants the copy to end, or the server does not tell.
     pub(crate) async fn permitted(
         &self,
-        nfs: &Nfs3<Client>,
+        nfs: &Nfs3<Connection>,
         dir: FileHandle,
         known: &Permitted,
     ) -> Result<u32> {

@@ -137,7 +137,9 @@ pub(crate) fn other(
         () if there.is_special() => Action::Refuse(Conflict::Special(there.kind)),
         () if source.is_same_object(there) => Action::Refuse(Conflict::Same),
         () if options.keeps_existing => Action::Skip(Skip::Exists),
-        () if options.updates && !is_newer(source, there, options) => Action::Skip(Skip::NotOlder),
+        () if options.updates && !is_newer(source, there, options.resolution) => {
+            Action::Skip(Skip::NotOlder)
+        }
         () => copy(true),
     }
 }
@@ -148,10 +150,11 @@ pub(crate) fn directory(there: Option<&Entry>) -> Option<Conflict> {
     (!there.about.is_directory()).then_some(Conflict::NotDirectory(there.about.kind))
 }
 
-/// Whether the source was changed later, by more than what times at the destination are rounded to.
-fn is_newer(source: &About, there: &About, options: &Options) -> bool {
+/// Whether the source was changed later, by more than what times at the destination are rounded to: `resolution`, in
+/// nanoseconds, or what its times show.
+pub(crate) fn is_newer(source: &About, there: &About, resolution: i128) -> bool {
     let later = source.mtime.nanos() - there.mtime.nanos();
-    later >= options.resolution.max(kept_step(there))
+    later >= resolution.max(kept_step(there))
 }
 
 /// Steps of times that file systems keep, in nanoseconds: FAT, those with times in seconds, exFAT, and NTFS.

@@ -13,12 +13,12 @@ use super::root::Root;
 use super::tree::{Tree, local};
 use super::upload::{REMOVED_WITHIN, open_up, set_directory};
 use super::walk::{Known, are_one};
+use crate::connection::Connection;
 use crate::error::{Context, Error, Result};
 use crate::events::Event;
 use crate::show;
 use nfs_client::Export;
 use nfs_proto::{FileHandle, Name, Status};
-use rpcrdma::Client;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -587,7 +587,7 @@ impl Emptied {
 }
 
 /// Removes a directory of a server with all that is in it.
-async fn remove_all(export: &Export<Client>, path: &[u8]) -> Result<()> {
+async fn remove_all(export: &Export<Connection>, path: &[u8]) -> Result<()> {
     let mut failed = None;
     let tell = |error| {
         failed.get_or_insert(error);
@@ -600,7 +600,7 @@ async fn remove_all(export: &Export<Client>, path: &[u8]) -> Result<()> {
 }
 
 async fn remove_remote(
-    export: &Export<Client>,
+    export: &Export<Connection>,
     dir: FileHandle,
     name: &[u8],
     is_directory: bool,

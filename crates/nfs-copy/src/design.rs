@@ -4,6 +4,8 @@
 //!   An event names files by what displays them, so that nothing is formatted that nobody shows. Errors of single files go to
 //!   the receiver, and an error that ends the copy is its result; `Error::ends` says which is which. Where a file is named, the
 //!   error is in `Error::In`, as `Chain` displays it. Words such as the names of options are the program's.
+//! - **A copy does not know the transport** (`connection.rs`). Sources and destination may have different ones, and one kind of tree
+//!   stands for all. The price is a box for the future of each call; the reads and writes of `bench` do without.
 //! - **Copies traverse a tree in order and copy files in parallel.** `get` and `put` walk a tree one step at a time and
 //!   create its directories. Each file is a task, and at most 64 are in flight. Small files are bounded by their number,
 //!   others by their bytes, so that one large file has as much memory as it has alone. An interrupt ends the walk, and every

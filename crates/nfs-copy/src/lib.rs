@@ -5,6 +5,8 @@
 //! name when it is complete; hard links and holes are kept, as are modes and times if [`Options`] say so, and a large file
 //! that was cut off can be continued.
 //!
+//! Servers are reached over RDMA, TCP or any other transport: a [`Connection`] holds it.
+//!
 //! A copy tells by [`Events`] how far it is and which files failed, ends early by [`Stop`], and returns [`Ended`]. It prints
 //! nothing.
 //!
@@ -14,7 +16,7 @@
 //!
 //! ```
 //! use nfs_client::{Export, current_user};
-//! use nfs_copy::{Control, Error, Events, Options, Place, ServerTarget, Source, Stop, put};
+//! use nfs_copy::{Connection, Control, Error, Events, Options, Place, ServerTarget, Source, Stop, put};
 //! use oncrpc::Chain;
 //! # use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
 //! # use rpcrdma::{Client, ClientConfig, Programs, Server, ServerConfig};
@@ -40,7 +42,8 @@
 //! # let (iwarp, any) = (Arc::new(Iwarp::default()), "127.0.0.1:0".parse()?);
 //! # let server = Server::bind(iwarp.clone(), any, programs, ServerConfig::default()).await?;
 //! # let client = Client::connect(iwarp, server.local_addr(), ClientConfig::default()).await?;
-//! let export = Arc::new(Export::mount(client, current_user(), "/data").await?);
+//! let connection = Connection::new(client);
+//! let export = Arc::new(Export::mount(connection, current_user(), "/data").await?);
 //! let place = Place {
 //!     export: Arc::clone(&export),
 //!     path: b"sources".to_vec(),
@@ -65,6 +68,7 @@
 
 mod access_lists;
 mod attributes;
+mod connection;
 mod copy;
 mod cp;
 mod decide;
@@ -101,6 +105,7 @@ mod unkept;
 mod upload;
 mod walk;
 
+pub use connection::Connection;
 pub use copy::{Control, Ended};
 pub use cp::cp;
 pub use decide::{Conflict, Skip};

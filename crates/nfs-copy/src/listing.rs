@@ -2,11 +2,11 @@
 
 use super::entry::{About, Entry, join};
 use super::tree::{local, look_locally, unreadable};
+use crate::connection::Connection;
 use crate::error::{Context, Result};
 use crate::show;
 use nfs_client::{DirEntry, Directory, Error, Export, Fault, Node};
 use nfs_proto::{FileType, Status};
-use rpcrdma::Client;
 use std::ffi::OsString;
 use std::fs::ReadDir;
 use std::future::{poll_fn, ready};
@@ -28,9 +28,9 @@ pub(crate) enum Listing<'a> {
 
 /// A directory of a server that is listed.
 pub(crate) struct RemoteListing<'a> {
-    export: &'a Export<Client>,
+    export: &'a Export<Connection>,
     /// Nothing when it could not be listed any further.
-    entries: Option<Directory<'a, Client>>,
+    entries: Option<Directory<'a, Connection>>,
     /// Why there is no first page.
     failed: Option<Error>,
     /// Entries at the beginning of those fetched in which directories were looked for.
@@ -149,7 +149,7 @@ impl Listing<'_> {
 }
 
 impl<'a> RemoteListing<'a> {
-    pub(super) fn new(export: &'a Export<Client>, dir: &Node, path: &[u8]) -> Self {
+    pub(super) fn new(export: &'a Export<Connection>, dir: &Node, path: &[u8]) -> Self {
         Self {
             export,
             entries: Some(export.list_dir(dir.handle, path)),

@@ -30,7 +30,8 @@ pub struct Options {
     pub exclude: Exclude,
     /// Permission bits that new files do not get, unless modes are kept.
     pub umask: u32,
-    /// To what times at the destination are rounded, in nanoseconds; [`put`](crate::put()) asks the server too.
+    /// To what times at the destination are rounded, in nanoseconds; [`put`](crate::put()) and [`cp`](crate::cp())
+    /// ask the server too.
     pub resolution: i128,
 }
 

@@ -1,17 +1,20 @@
 //! Files on servers by their URL.
 
+use crate::connection::Connection;
 use crate::error::Result;
 use crate::file_error::{FileError, url_at};
 use nfs_client::{Again, Error, Export, Fault, NfsUrl, Node};
 use nfs_proto::{FileType, SetAttributes, Status};
-use rpcrdma::Client;
 use std::sync::Arc;
+
+/// Largest step of times that a server is believed to have, in nanoseconds: that of FAT.
+const MAX_TIME_STEP: i128 = 2_000_000_000;
 
 /// A path on a server: the export it is in, its path there, and its URL.
 #[derive(Clone)]
 pub struct Place {
     /// Export that it is in.
-    pub export: Arc<Export<Client>>,
+    pub export: Arc<Export<Connection>>,
     /// Names with slashes between them; empty is the root of the export.
     pub path: Vec<u8>,
     /// URL, as it was given.
@@ -138,6 +141,14 @@ impl Place {
             path: export_path(&self.url.path, &self.path),
             ..self.url.clone()
         }
+    }
+
+    /// Steps in which the server keeps times, in nanoseconds, as it says (`time_delta`, RFC 1813 §3.3.19): from 1 to
+    /// [`MAX_TIME_STEP`].
+    pub(crate) fn time_step(&self) -> i128 {
+        let delta = self.export.info().time_delta;
+        let nanos = i128::from(delta.seconds) * 1_000_000_000 + i128::from(delta.nanoseconds);
+        nanos.clamp(1, MAX_TIME_STEP)
     }
 
     /// Whether it is there and a directory, a symbolic link to one included.

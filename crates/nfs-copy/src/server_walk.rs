@@ -1,10 +1,10 @@
 //! A directory tree on a server, in order: each directory both before and after what is in it.
 
+use crate::connection::Connection;
 use crate::file_error::FileError;
 use crate::place::{Of, Place};
 use nfs_client::{Node, Walk, WalkEntry};
 use nfs_proto::FileType;
-use rpcrdma::Client;
 
 /// A step of a walk.
 pub enum Visit {
@@ -19,7 +19,7 @@ pub enum Visit {
 /// A walk through what is in a directory, without that directory itself. Symbolic links are not followed.
 pub struct ServerWalk<'a> {
     top: &'a Place,
-    walk: Walk<'a, Client>,
+    walk: Walk<'a, Connection>,
     /// Directories that were entered and not left yet.
     way: Vec<WalkEntry>,
     /// Found, and told once the directories that it is not in have been left.

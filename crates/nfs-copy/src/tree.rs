@@ -4,12 +4,12 @@
 
 use super::entry::{Entry, join, split};
 use super::listing::{Begun, Listing, LocalListing, Looks, RemoteListing};
+use crate::connection::Connection;
 use crate::error::{Context, Error as CopyError, Result};
 use crate::place::Place;
 use crate::show;
 use nfs_client::{Error, Export, Fault, NfsUrl, Node};
 use nfs_proto::{FileType, Name, Status};
-use rpcrdma::Client;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
@@ -26,7 +26,7 @@ pub(crate) enum Tree {
     /// Files of this machine.
     Local,
     /// An export of a server, and the URL of its root.
-    Remote(Arc<Export<Client>>, NfsUrl),
+    Remote(Arc<Export<Connection>>, NfsUrl),
 }
 
 /// The end of a path that was named, through symbolic links.
@@ -223,7 +223,7 @@ impl fmt::Display for Named<'_> {
 
 /// Something that was found on a server.
 async fn remote(
-    export: &Export<Client>,
+    export: &Export<Connection>,
     root: &NfsUrl,
     path: &[u8],
     node: Option<Node>,

@@ -9,9 +9,9 @@ use super::directory::{LocalDir, LocalName};
 use super::entry::{Entry, join};
 use super::root::Root;
 use super::tree::{Tree, local};
+use crate::connection::Connection;
 use nfs_client::{Export, Fault};
 use nfs_proto::{Attributes, FileHandle, FileType, Name, SetAttributes};
-use rpcrdma::Client;
 use rustix::fs::{OFlags, Stat};
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -142,7 +142,7 @@ fn remove_locally(at: &LocalName, now: SystemTime) {
 /// The age is told by the clock of the server, as it sets the times: a file that is made now has them, and also
 /// the owner that files of this user get there.
 async fn remove_remotely(
-    export: &Export<Client>,
+    export: &Export<Connection>,
     (dir, path): (FileHandle, &[u8]),
     names: &[Vec<u8>],
 ) -> Result<(), Fault> {
@@ -163,7 +163,7 @@ async fn remove_remotely(
 }
 
 async fn remove_one(
-    export: &Export<Client>,
+    export: &Export<Connection>,
     dir: FileHandle,
     name: &[u8],
     now: &About,

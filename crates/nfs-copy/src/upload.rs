@@ -8,12 +8,12 @@ use super::entry::split;
 use super::made_names::{Collision, FileId, Made};
 use super::resume::{Kept as KeptFile, RESUME_WINDOW, Version, is_ours};
 use super::sparse::runs;
+use crate::connection::Connection;
 use crate::error::{Error, Result};
 use bytes::Bytes;
 use nfs_client::{Export, Fault, Nfs3, Node, Resume, Upload};
 use nfs_proto::{Attributes, FileHandle, FileType, Name, SetAttributes, Status, args};
 use oncrpc::xdr::Gather;
-use rpcrdma::Client;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -41,12 +41,12 @@ impl Shared {
     /// There is no file of that name, or still the one that was there before.
     pub(crate) async fn upload(
         &self,
-        (export, dir, to): (&Export<Client>, FileHandle, &[u8]),
+        (export, dir, to): (&Export<Connection>, FileHandle, &[u8]),
         made: &Made,
         size: u64,
         wanted: &Wanted,
         resume: Option<(Version, KeptFile)>,
-        send: impl AsyncFnOnce(&mut Upload<'_, Client>) -> Result<()>,
+        send: impl AsyncFnOnce(&mut Upload<'_, Connection>) -> Result<()>,
     ) -> Result<Uploaded> {
         self.events.begun(size);
         let stop = &self.stop;
@@ -165,7 +165,7 @@ impl Shared {
     /// it had when the copy was planned, and it may be another file.
     async fn replaced_now(
         &self,
-        (export, dir, to): (&Export<Client>, FileHandle, &[u8]),
+        (export, dir, to): (&Export<Connection>, FileHandle, &[u8]),
         replaced: FileHandle,
         wanted: &Wanted,
     ) -> Result<(Option<RemoteList>, Wanted)> {
@@ -198,7 +198,7 @@ impl Shared {
 ///
 /// Errors of the server.
 pub(crate) async fn find_made(
-    export: &Export<Client>,
+    export: &Export<Connection>,
     (dir, to): (FileHandle, &[u8]),
     made: &Made,
 ) -> Result<Option<FileId>> {
@@ -223,7 +223,10 @@ pub(crate) async fn find_made(
 
 /// Whether a directory lists the very name of this path. What has the name otherwise has another spelling of it, which
 /// the server does not tell apart. It reads the whole directory; where that is not permitted, the name counts as listed.
-pub(crate) async fn is_listed(export: &Export<Client>, (dir, path): (FileHandle, &[u8])) -> bool {
+pub(crate) async fn is_listed(
+    export: &Export<Connection>,
+    (dir, path): (FileHandle, &[u8]),
+) -> bool {
     let (above, name) = split(path);
     let mut list = export.list_dir(dir, above);
     loop {
@@ -250,7 +253,7 @@ pub(crate) fn is_taken(error: &Error) -> bool {
 }
 
 /// Writes data, and leaves out zeros.
-pub(crate) async fn write_data(upload: &mut Upload<'_, Client>, data: &Bytes) -> Result<()> {
+pub(crate) async fn write_data(upload: &mut Upload<'_, Connection>, data: &Bytes) -> Result<()> {
     for run in runs(data, upload.offset()) {
         match run.is_hole {
             true => upload.skip(run.data.len() as u64),
@@ -271,7 +274,7 @@ pub(crate) struct MadeDirectory {
 
 /// Makes a directory. One that is there is as good.
 pub(crate) async fn make_directory(
-    nfs: &Nfs3<Client>,
+    nfs: &Nfs3<Connection>,
     parent: FileHandle,
     name: &[u8],
     mode: u32,
@@ -305,7 +308,7 @@ pub(crate) async fn make_directory(
 }
 
 /// Lets something be put into a directory that its owner has closed; whether its mode was changed for that.
-pub(crate) async fn open_up(nfs: &Nfs3<Client>, dir: &Node) -> bool {
+pub(crate) async fn open_up(nfs: &Nfs3<Connection>, dir: &Node) -> bool {
     let Some(mode) = opened_mode(dir.attributes.mode) else {
         return false;
     };
@@ -319,7 +322,7 @@ pub(crate) async fn open_up(nfs: &Nfs3<Client>, dir: &Node) -> bool {
 
 /// Gives a directory the attributes that it has in the end.
 pub(crate) async fn set_directory(
-    nfs: &Nfs3<Client>,
+    nfs: &Nfs3<Connection>,
     dir: FileHandle,
     path: &[u8],
     wanted: &Wanted,
@@ -347,7 +350,7 @@ impl Dataless {
     /// Makes it, in place of what has the name but is no directory if that is wanted.
     pub(crate) async fn make(
         &self,
-        nfs: &Nfs3<Client>,
+        nfs: &Nfs3<Connection>,
         dir: FileHandle,
         name: Name<'_>,
         replaces: bool,

@@ -2,43 +2,84 @@
 
 use nfs_client::{Export, Mount, NfsUrl, current_user};
 use nfs_copy::{
-    Control, Destination, Ended, Error, Event, Events, Exclude, LocalTarget, Options, Place,
-    Places, ServerTarget, Source, Stop, Stream, cp, export_path, get, put,
+    Connection, Control, Destination, Ended, Error, Event, Events, Exclude, LocalTarget, Options,
+    Place, Places, ServerTarget, Source, Stop, Stream, cp, export_path, get, put,
 };
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
 use rpcrdma::{Client, ClientConfig, Programs, Server, ServerConfig};
+use std::any::Any;
 use std::fs;
+use std::future::pending;
 use std::io::{self, Read, Seek};
+use std::num::NonZeroU32;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use verbs_iwarp::Iwarp;
 
-/// A server of one export, `/data`, and a client of it.
+/// Bytes of the largest call over TCP: a WRITE of as much as the server takes.
+const RECORD: usize = nfs_server::MAX_WRITE as usize + 4096;
+
+/// Steps of times in the export `/steps`, in nanoseconds: none that can be seen by the times themselves.
+const STEP: u32 = 3_000_000;
+
+/// NFS and MOUNT for two exports, `/data` and `/steps`.
+fn programs() -> Arc<Programs> {
+    let exports = Exports::new(HandleKey::random().unwrap());
+    let files = Arc::new(MemFs::new(64 << 20));
+    let exports = exports.with("/data", files, ExportOptions::default());
+    let step = NonZeroU32::new(STEP).unwrap();
+    let in_steps = MemFs::new(1 << 20).keeping_times_in_steps_of(step);
+    let exports = exports
+        .and_then(|exports| exports.with("/steps", Arc::new(in_steps), ExportOptions::default()));
+    let exports = exports.unwrap();
+    let nfs = Nfs3::new(exports.clone(), buffer::Pool::new(1 << 20));
+    Arc::new(Programs::new().with(nfs).with(Mount3::new(exports)))
+}
+
+/// A server of two exports, `/data` and `/steps`, and a connection to it.
 struct Served {
-    _server: Server,
-    client: Client,
+    /// Ends the server when it is dropped.
+    _server: Box<dyn Any>,
+    connection: Connection,
     port: u16,
 }
 
 impl Served {
+    /// Over RDMA.
     async fn new() -> Self {
-        let exports = Exports::new(HandleKey::random().unwrap());
-        let files = Arc::new(MemFs::new(64 << 20));
-        let exports = exports.with("/data", files, ExportOptions::default());
-        let exports = exports.unwrap();
-        let nfs = Nfs3::new(exports.clone(), buffer::Pool::new(1 << 20));
-        let programs = Arc::new(Programs::new().with(nfs).with(Mount3::new(exports)));
         let (iwarp, any) = (Arc::new(Iwarp::default()), "127.0.0.1:0".parse().unwrap());
-        let server = Server::bind(iwarp.clone(), any, programs, ServerConfig::default());
+        let server = Server::bind(iwarp.clone(), any, programs(), ServerConfig::default());
         let server = server.await.unwrap();
         let addr = server.local_addr();
         let client = Client::connect(iwarp, addr, ClientConfig::default()).await;
         Self {
-            client: client.unwrap(),
+            connection: Connection::new(client.unwrap()),
             port: addr.port(),
-            _server: server,
+            _server: Box::new(server),
+        }
+    }
+
+    /// Over TCP.
+    async fn over_tcp() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let limits = oncrpc_tcp::Limits {
+            record: RECORD,
+            ..oncrpc_tcp::Limits::default()
+        };
+        let server = oncrpc_tcp::Server::new(listener, programs(), limits);
+        let mut serving = JoinSet::new();
+        serving.spawn(server.run(pending()));
+        let client = oncrpc_tcp::Client::connect(addr, Duration::from_secs(60)).await;
+        Self {
+            connection: Connection::new(client.unwrap()),
+            port: addr.port(),
+            _server: Box::new(serving),
         }
     }
 
@@ -47,9 +88,24 @@ impl Served {
         url.parse().unwrap()
     }
 
+    fn url_in_steps(&self, path: &str) -> NfsUrl {
+        let url = format!("nfs://127.0.0.1:{}/steps/{path}", self.port);
+        url.parse().unwrap()
+    }
+
     /// Copies local paths into or to a directory of the server.
     async fn put(&mut self, options: Options, heard: &Heard, sources: &[&Path], to: &str) -> Ended {
         let url = self.url(to);
+        self.put_to(url, options, heard, sources).await
+    }
+
+    async fn put_to(
+        &mut self,
+        url: NfsUrl,
+        options: Options,
+        heard: &Heard,
+        sources: &[&Path],
+    ) -> Ended {
         let place = self.place(&url).await.unwrap();
         let target = ServerTarget::new(&place, sources.len()).await.unwrap();
         let sources = sources.iter().map(|path| Source::Path(path.to_path_buf()));
@@ -66,9 +122,9 @@ impl Served {
 
 impl Places for Served {
     async fn place(&mut self, url: &NfsUrl) -> nfs_copy::Result<Place> {
-        let mount = Mount::new(self.client.clone(), current_user());
+        let mount = Mount::new(self.connection.clone(), current_user());
         let (mounted, path) = mount.mount_above(&url.path).await?;
-        let export = Export::open(self.client.clone(), current_user(), mounted.handle).await?;
+        let export = Export::open(self.connection.clone(), current_user(), mounted.handle).await?;
         Ok(Place {
             export: Arc::new(export.named(export_path(&url.path, &path))),
             path,
@@ -167,7 +223,13 @@ fn recursive() -> Options {
 
 #[tokio::test]
 async fn tree_comes_back_as_it_was() {
-    let (mut served, dir, back) = (Served::new().await, tree(), tempfile::tempdir().unwrap());
+    for mut served in [Served::new().await, Served::over_tcp().await] {
+        tree_comes_back(&mut served).await;
+    }
+}
+
+async fn tree_comes_back(served: &mut Served) {
+    let (dir, back) = (tree(), tempfile::tempdir().unwrap());
     let tree = dir.path().join("tree");
     let (sent, copied, received) = (Heard::default(), Heard::default(), Heard::default());
     assert_all(&served.put(recursive(), &sent, &[&tree], "").await);
@@ -176,7 +238,7 @@ async fn tree_comes_back_as_it_was() {
     assert!(sent.has(&format!("to {}", served.url("tree/sub/large"))));
     let (from, to) = (served.url("tree"), served.url("copy"));
     let control = copied.control();
-    assert_all(&cp(recursive(), control, &mut served, (&[from], &to, true)).await);
+    assert_all(&cp(recursive(), control, served, (&[from], &to, true)).await);
     assert!(*copied.transferred.lock().unwrap() >= (3 << 20) + 3);
     assert_all(
         &served
@@ -193,6 +255,118 @@ async fn tree_comes_back_as_it_was() {
     }
     assert_eq!(fs::read_link(back.join("link")).unwrap(), Path::new("a"));
     assert_eq!(fs::read_dir(back.join("sub/empty")).unwrap().count(), 0);
+}
+
+/// Sets when a file was modified, in nanoseconds after some second.
+fn set_modified(path: &Path, nanos: u64) {
+    let at = UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_nanos(nanos);
+    fs::File::options()
+        .write(true)
+        .open(path)
+        .unwrap()
+        .set_modified(at)
+        .unwrap();
+}
+
+/// RFC 1813 §3.3.19, `time_delta`.
+#[tokio::test]
+async fn file_is_not_newer_than_its_copy_whose_times_the_server_rounds() {
+    let (mut served, dir) = (Served::new().await, tempfile::tempdir().unwrap());
+    let file = dir.path().join("file");
+    let exact = served.url("file");
+    let (put, copied) = (served.url_in_steps("put"), served.url_in_steps("copied"));
+    let options = |updates| Options {
+        preserves: true,
+        updates,
+        ..Options::default()
+    };
+    // Within a step, and a step later.
+    let times = [124_456_789, 124_456_789, 127_456_790];
+    for ((nanos, updates), is_copied) in times
+        .into_iter()
+        .zip([false, true, true])
+        .zip([true, false, true])
+    {
+        fs::write(&file, nanos.to_string()).unwrap();
+        set_modified(&file, nanos);
+        let (sent, passed_on, heard) = (Heard::default(), Heard::default(), Heard::default());
+        let sources = [&*file];
+        assert_all(
+            &served
+                .put_to(exact.clone(), options(false), &heard, &sources)
+                .await,
+        );
+        assert_all(
+            &served
+                .put_to(put.clone(), options(updates), &sent, &sources)
+                .await,
+        );
+        let urls = (&[exact.clone()][..], &copied, true);
+        let ended = cp(options(updates), passed_on.control(), &mut served, urls).await;
+        assert_all(&ended);
+        for heard in [sent, passed_on] {
+            assert_eq!(heard.has("copied"), is_copied, "{nanos}");
+            assert_eq!(
+                heard.has("what is there is not older"),
+                !is_copied,
+                "{nanos}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn copy_of_a_file_does_not_replace_what_is_not_older_with_updates() {
+    let (mut served, dir, heard) = (
+        Served::new().await,
+        tempfile::tempdir().unwrap(),
+        Heard::default(),
+    );
+    let updates = Options {
+        updates: true,
+        preserves: true,
+        recursive: true,
+        ..Options::default()
+    };
+    let keeps = Options {
+        preserves: true,
+        ..Options::default()
+    };
+    for (name, nanos) in [("old", 1), ("same", 2), ("new", 3), ("there", 2)] {
+        let file = dir.path().join(name);
+        fs::write(&file, name).unwrap();
+        set_modified(&file, nanos);
+        assert_all(&served.put(keeps.clone(), &heard, &[&file], "").await);
+    }
+    let there = served.url("there");
+    for (name, is_copied) in [("old", false), ("same", false), ("new", true)] {
+        let heard = Heard::default();
+        let from = [served.url(name)];
+        assert_all(
+            &cp(
+                updates.clone(),
+                heard.control(),
+                &mut served,
+                (&from, &there, true),
+            )
+            .await,
+        );
+        assert_eq!(heard.has("copied"), is_copied, "{name}");
+        let place = served.place(&there).await.unwrap();
+        let found = place.find(nfs_copy::Follow::Yes).await.unwrap().unwrap();
+        let expected = if is_copied { "new" } else { "there" };
+        assert_eq!(found.attributes.size, expected.len() as u64);
+    }
+    // A directory is no file that could be newer.
+    fs::create_dir(dir.path().join("dir")).unwrap();
+    assert_all(
+        &served
+            .put(recursive(), &heard, &[&dir.path().join("dir")], "")
+            .await,
+    );
+    let (from, to) = ([served.url("old")], served.url("dir"));
+    let ended = cp(updates, heard.control(), &mut served, (&from, &to, true)).await;
+    assert!(ended.failed > 0 || ended.result.is_err(), "{ended:?}");
 }
 
 #[tokio::test]

@@ -7,7 +7,8 @@
 //! so that reading a call allocates nothing.
 //!
 //! Only [`Data`] and [`Path`] are DDP-eligible items (RFC 8267 §4). [`scan`] finds such items in
-//! messages of versions 2, 3, 4.0, 4.1 and 4.2 that pass by. This crate does no I/O.
+//! messages of versions 2, 3, 4.0, 4.1 and 4.2 that pass by. Versions 4.1 and 4.2 are in [`v4`]. This crate does no
+//! I/O.
 //!
 //! # Example
 //!
@@ -49,6 +50,7 @@ mod program;
 pub mod results;
 mod scalars;
 mod status;
+pub mod v4;
 mod wire;
 
 pub use attributes::{

@@ -61,7 +61,7 @@ pub const MAX_V2_NAME: u32 = 255;
 /// DDP-eligible items of one message that a scan finds. Later ones are part of the stream.
 pub const MAX_ITEMS: usize = 16;
 
-/// Operations of one COMPOUND that a scan reads.
+/// Operations of one COMPOUND that are read.
 pub const MAX_OPERATIONS: u32 = 256;
 
 /// Bytes in the tag of a COMPOUND.
@@ -86,18 +86,18 @@ pub const MAX_OPAQUE: u32 = 4 << 20;
 /// Elements of an array of version 4 that the protocol does not limit: a scan steps over it.
 pub const MAX_ELEMENTS: u32 = 4096;
 
-/// Bytes reserved in a reply for the name of an owner, a group, or the `who` of an ACE.
+/// Bytes in the name of an owner, a group, or the `who` of an ACE.
 ///
 /// The protocol has no limit. Linux has 128 (`IDMAP_NAMESZ`).
-pub const MAX_OWNER_NAME: usize = 512;
+pub const MAX_OWNER_NAME: u32 = 512;
 
-/// Bytes reserved in a reply for a security label.
+/// Bytes in a security label.
 ///
 /// The protocol has no limit. Linux' client has 2048 (`NFS4_MAXLABELLEN`).
-pub const MAX_SECURITY_LABEL: usize = 4096;
+pub const MAX_SECURITY_LABEL: u32 = 4096;
 
-/// Bytes reserved in a reply for each half of a network address.
-pub const MAX_NETWORK_ADDRESS: usize = 256;
+/// Bytes in each half of a network address.
+pub const MAX_NETWORK_ADDRESS: u32 = 256;
 
-/// Segments of data and holes for which the reply to READ_PLUS has room beside the data.
-pub const MAX_READ_PLUS_SEGMENTS: usize = 64;
+/// Segments of data and holes in the reply to READ_PLUS.
+pub const MAX_READ_PLUS_SEGMENTS: u32 = 64;

@@ -18,6 +18,7 @@ use crate::permission::{self, EXECUTE, READ, WRITE};
 use bytes::Bytes;
 use directory::Names;
 use oncrpc::xdr::{Gather, gather_len};
+use std::num::NonZeroU32;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tree::{Body, Inode, Tree};
 
@@ -65,9 +66,20 @@ impl MemFs {
         })
     }
 
+    /// Keeps times that clients set in steps of this many nanoseconds, rounded down, and says so in FSINFO. Other times are
+    /// those of the clock.
+    #[must_use]
+    pub fn keeping_times_in_steps_of(mut self, nanos: NonZeroU32) -> Self {
+        let tree = self.tree.get_mut().unwrap_or_else(PoisonError::into_inner);
+        tree.time_step = nanos;
+        self
+    }
+
     fn with_names(mut self, names: Names) -> Self {
         let tree = self.tree.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let step = tree.time_step;
         *tree = Tree::new(tree.space().total, names);
+        tree.time_step = step;
         self
     }
 
@@ -155,12 +167,13 @@ impl FileSystem for MemFs {
     }
 
     fn abilities(&self) -> Abilities {
+        let tree = self.read();
         Abilities {
             max_file_size: MAX_FILE,
-            time_step: 1,
+            time_step: tree.time_step.get(),
             max_links: MAX_LINKS,
             max_name: 255,
-            case_insensitive: self.read().names().fold_case,
+            case_insensitive: tree.names().fold_case,
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::connection_end::ConnectionEnd;
 use oncrpc::xdr::Payload;
 use oncrpc::{Cause, TransportError};
+use rpc_serving::ends::End;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::hash::{BuildHasher, RandomState};
@@ -174,7 +175,7 @@ impl Calls {
     /// The error of a call that got no reply.
     pub(crate) fn why(&self) -> TransportError {
         let why = self.end();
-        TransportError::Disconnected(why.unwrap_or_else(|| ConnectionEnd::Closed.into()))
+        TransportError::Disconnected(why.unwrap_or_else(|| ConnectionEnd::from(End::Closed).into()))
     }
 }
 

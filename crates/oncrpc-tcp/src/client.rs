@@ -10,6 +10,7 @@ use crate::resetting::Resetting;
 use crate::shared::Shared;
 use oncrpc::xdr::Payload;
 use oncrpc::{Caller, Cause, ConnectionId, ReplyBound, Transport, TransportError};
+use rpc_serving::ends::Stop;
 use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
 use socket2::SockRef;
 use std::future::Future;
@@ -129,11 +130,13 @@ impl Client {
         local: Option<SocketAddr>,
         config: &ClientConfig,
     ) -> Self {
+        let ends = Stop::default().join();
         let shared = Arc::new(Shared::new(
             output,
             Caller::new(peer),
             config.call_timeout,
             None,
+            &ends,
         ));
         let decoder = Decoder::new(config.max_record).with_pool(config.pool.clone());
         let dispatch = Dispatch::new(
@@ -154,6 +157,7 @@ impl Client {
             input,
             dispatch,
             TimeLimits::default(),
+            ends,
             false,
             || {},
         );

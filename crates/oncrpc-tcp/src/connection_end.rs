@@ -1,6 +1,7 @@
 //! Why a connection is over.
 
 use crate::record::RecordError;
+use rpc_serving::ends::End;
 use std::io;
 
 /// Why a connection is over.
@@ -10,18 +11,9 @@ pub enum ConnectionEnd {
     /// The peer closed it.
     #[error("the peer closed it")]
     ByPeer,
-    /// The client was dropped, or the server has ended.
-    #[error("the connection is closed")]
-    Closed,
-    /// The service closed it behind its replies ([`Connections`](oncrpc::Connections)).
-    #[error("the service closed it")]
-    ByService,
-    /// The service ended it at once ([`Connections`](oncrpc::Connections)).
-    #[error("the service ended it at once")]
-    Aborted,
-    /// It gave way to a new connection.
-    #[error("evicted for a new connection")]
-    Evicted,
+    /// This end closed it.
+    #[error(transparent)]
+    ByThisEnd(#[from] End),
     /// It was silent for too long.
     #[error("silent for too long")]
     Idle,
@@ -34,9 +26,6 @@ pub enum ConnectionEnd {
     /// Its calls had no reply, and held memory that others waited for.
     #[error("calls without a reply held memory for which others waited")]
     GaveWay,
-    /// The service panicked on a call.
-    #[error("the service failed")]
-    ServiceFailed,
     /// The system reported an error.
     #[error(transparent)]
     Io(io::Error),

@@ -8,7 +8,8 @@ use crate::shared::{ConnectionReplies, Job, Shared};
 use oncrpc::Service;
 use oncrpc::xdr::{Payload, Reader};
 use rpc_serving::admission::{Admitted, Use};
-use rpc_serving::dispatch::{self, ServiceFailed};
+use rpc_serving::dispatch;
+use rpc_serving::ends::End;
 use rpc_serving::jobs::Jobs;
 use rpc_serving::warning_log::WarningLog;
 use std::collections::VecDeque;
@@ -144,17 +145,15 @@ impl Dispatch {
                 return;
             }
         };
-        if self.log.may_warn(caller.group) {
-            tracing::warn!(listen = self.log.listener(), addr = %caller.addr, "{rule}: {why}; the connection is closed");
-        }
+        self.log.warn_of(caller.group, |listen| {
+            tracing::warn!(listen, addr = %caller.addr, "{rule}: {why}; the connection is closed");
+        });
     }
 
     /// Drops what is in service, and tells the service that the connection has ended.
     pub(crate) fn end(&mut self) {
         self.waiting.clear();
         self.calls.end();
-        let service = self.calls.service();
-        service.connection_ended(self.shared.caller.connection);
     }
 
     fn may_begin(&self) -> bool {
@@ -171,7 +170,7 @@ impl Dispatch {
                 admitted.set_up();
             }
             if !admitted.set_use(Use::InUse) {
-                return Err(ConnectionEnd::Evicted);
+                return Err(End::Evicted.into());
             }
         }
         self.called = true;
@@ -193,16 +192,10 @@ impl Dispatch {
         if !self.shared.calls.deliver(xid, reply) && !self.warned {
             self.warned = true;
             let caller = &self.shared.caller;
-            if self.log.may_warn(caller.group) {
-                tracing::warn!(listen = self.log.listener(), addr = %caller.addr, xid, "RFC 5531 §9: a reply to no call; dropped");
-            }
+            self.log.warn_of(caller.group, |listen| {
+                tracing::warn!(listen, addr = %caller.addr, xid, "RFC 5531 §9: a reply to no call; dropped");
+            });
         }
-    }
-}
-
-impl From<ServiceFailed> for ConnectionEnd {
-    fn from(ServiceFailed: ServiceFailed) -> Self {
-        Self::ServiceFailed
     }
 }
 

@@ -15,6 +15,7 @@ use crate::input::{Input, Take};
 use crate::memory::SCARCE_AFTER;
 use crate::output::OUTPUT_LIMIT;
 use crate::shared::Shared;
+use rpc_serving::ends::{End, Ends};
 use rpc_serving::turns::Turns;
 use std::future::Future;
 use std::pin::Pin;
@@ -53,6 +54,7 @@ pub(crate) struct Driver {
     input: Input,
     dispatch: Dispatch,
     limits: TimeLimits,
+    ends: Ends,
     /// The turns of the connection, where connections of its address share theirs.
     turns: Option<Turns>,
     /// The peer may end its direction and still get replies.
@@ -76,6 +78,7 @@ impl Driver {
         input: Input,
         dispatch: Dispatch,
         limits: TimeLimits,
+        ends: Ends,
         half_close: bool,
         on_end: impl FnOnce() + Send + 'static,
     ) -> Self {
@@ -84,6 +87,7 @@ impl Driver {
             input,
             dispatch,
             limits,
+            ends,
             turns: None,
             half_close,
             on_end: Some(Box::new(on_end)),
@@ -103,13 +107,14 @@ impl Driver {
 
     /// Writes replies to other calls before a failure of the service ends the connection.
     fn written(&mut self, cx: &mut Context<'_>, end: ConnectionEnd) -> ConnectionEnd {
-        if matches!(end, ConnectionEnd::ServiceFailed) {
+        if matches!(end, ConnectionEnd::ByThisEnd(End::ServiceFailed)) {
             self.shared.output.turn(cx);
         }
         end
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionEnd> {
+        self.ends.listen(cx);
         for _ in 0..ROUNDS {
             if let Some(turns) = &mut self.turns
                 && turns.poll_begin(cx, next_round).is_pending()
@@ -127,17 +132,25 @@ impl Driver {
             }
             let could_take = self.dispatch.may_take();
             let output = self.shared.output.turn(cx);
-            if let Some(end) = output.end {
-                return Poll::Ready(end);
+            if let Some(error) = output.failed {
+                return Poll::Ready(ConnectionEnd::Io(error));
             }
-            if output.draining {
+            let blocked = output.blocked.is_some();
+            let draining = match self.ends.requests().first() {
+                // The service closes behind its replies, which may take the peer a while.
+                Some(End::Closed) => true,
+                Some(End::ByService) if blocked => true,
+                Some(end) => return Poll::Ready(end.into()),
+                None => false,
+            };
+            if draining {
                 self.dispatch.drain();
             }
-            if let Some(end) = self.is_over(output.blocked.is_some(), output.draining) {
+            if let Some(end) = self.is_over(blocked, draining) {
                 return Poll::Ready(end);
             }
-            if !self.dispatch.still_admitted(output.blocked.is_some()) {
-                return Poll::Ready(ConnectionEnd::Evicted);
+            if !self.dispatch.still_admitted(blocked) {
+                return Poll::Ready(End::Evicted.into());
             }
             // What was written may have made room for what is to be read.
             progress |= !could_take && self.dispatch.may_take();
@@ -158,7 +171,7 @@ impl Driver {
         let done = self.dispatch.is_idle() && !blocked;
         match self.input.is_over() {
             true if done || !self.half_close => Some(ConnectionEnd::ByPeer),
-            _ if draining && done => Some(ConnectionEnd::Closed),
+            _ if draining && done => Some(End::Closed.into()),
             _ => None,
         }
     }
@@ -294,6 +307,6 @@ impl Future for Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.close(ConnectionEnd::Closed);
+        self.close(End::Closed.into());
     }
 }

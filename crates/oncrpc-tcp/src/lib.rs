@@ -61,6 +61,7 @@ pub use local_port::LocalPort;
 pub use memory::FUTURE_COST;
 pub use reply_memory::{Leasing, ReplyMemory};
 pub use rpc_serving::backchannels::{Backchannel, Backchannels, BackwardClient};
+pub use rpc_serving::ends::End;
 pub use rpc_serving::warning_log::WarningLog;
 pub use server::{Limits, Server};
 pub use source::{IncomingStream, Stream};

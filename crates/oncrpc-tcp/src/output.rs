@@ -1,6 +1,5 @@
 //! The sending half of a connection: a queue of messages, written by `writev` without a copy.
 
-use crate::connection_end::ConnectionEnd;
 use crate::memory::OutputLease;
 use crate::record::{LAST, MARK};
 use oncrpc::TransportError;
@@ -64,8 +63,6 @@ struct State {
     /// The stream takes no more: the task of the connection is woken when it does.
     blocked: bool,
     failed: Option<io::Error>,
-    end: Option<ConnectionEnd>,
-    draining: bool,
     /// Wakes the task of the connection.
     task: Waker,
 }
@@ -84,10 +81,8 @@ pub(crate) struct Outgoing {
 pub(crate) struct Turn {
     /// Number of bytes written so far, if more wait for the stream.
     pub(crate) blocked: Option<u64>,
-    /// Why the connection must end now.
-    pub(crate) end: Option<ConnectionEnd>,
-    /// No further call may be begun.
-    pub(crate) draining: bool,
+    /// Why nothing more can be written.
+    pub(crate) failed: Option<io::Error>,
 }
 
 impl Outgoing {
@@ -157,8 +152,6 @@ impl Output {
                 written: 0,
                 blocked: false,
                 failed: None,
-                end: None,
-                draining: false,
                 task: Waker::noop().clone(),
             }),
         }
@@ -212,35 +205,10 @@ impl Output {
         let mut state = self.lock();
         state.attend(cx);
         state.write(&self.counts);
-        let failed = state.failed.take().map(ConnectionEnd::Io);
-        // The service closes behind its replies, which may take the peer a while.
-        let behind = matches!(state.end, Some(ConnectionEnd::ByService)) && state.blocked;
-        let end = match behind {
-            true => None,
-            false => state.end.take(),
-        };
         Turn {
             blocked: state.blocked.then(|| self.sent()),
-            end: failed.or(end),
-            draining: state.draining || behind,
+            failed: state.failed.take(),
         }
-    }
-
-    /// Ends the connection for this reason, unless it ends already for one that does not wait for the
-    /// peer.
-    pub(crate) fn end(&self, why: ConnectionEnd) {
-        let mut state = self.lock();
-        if matches!(state.end, None | Some(ConnectionEnd::ByService)) {
-            state.end = Some(why);
-        }
-        state.task.wake_by_ref();
-    }
-
-    /// Ends the connection once the calls in service are answered.
-    pub(crate) fn drain(&self) {
-        let mut state = self.lock();
-        state.draining = true;
-        state.task.wake_by_ref();
     }
 
     /// Wakes the connection's task.

@@ -1,6 +1,5 @@
 //! RPC server over TCP.
 
-use crate::connection_end::ConnectionEnd;
 use crate::dispatch::Dispatch;
 use crate::driver::{Driver, TimeLimits};
 use crate::input::Input;
@@ -10,19 +9,21 @@ use crate::shared::{Job, Shared};
 use crate::source::{Accepted, IncomingStream, Source};
 use buffer::Pool;
 use oncrpc::{
-    Caller, Chain, Closing, ConnectionId, Connections, LocalUserError, LocalUsers, OpenConnection,
-    Origin, PeerGroup, Service,
+    Caller, Chain, Connections, LocalUserError, LocalUsers, OpenConnection, Origin, PeerGroup,
+    Service,
 };
 use rpc_serving::admission::{Admission, ConnectionLimits};
 use rpc_serving::backchannels::{Backchannels, OpenBackchannel};
+use rpc_serving::ends::{End, Stop};
+use rpc_serving::intake::Intake;
 use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
-use rpc_serving::turns::{EventLoop, TURNS};
+use rpc_serving::turns::EventLoop;
 use rpc_serving::warning_log::WarningLog;
-use std::collections::BTreeMap;
+use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -106,12 +107,6 @@ impl Limits {
     }
 }
 
-/// Interval of checks whether evicted connections have ended.
-const LEAVING_PAUSE: Duration = Duration::from_millis(5);
-
-/// Pause after a failed accept, for instance when no file descriptor is left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 /// Serves one [`Service`] to TCP clients.
 pub struct Server {
     source: Source,
@@ -130,71 +125,31 @@ struct Accepting {
     event_loop: EventLoop,
     jobs: Jobs<Job>,
     registries: Registries,
+    /// Tells connections that the server stops.
+    stop: Stop,
     log: Arc<WarningLog>,
 }
 
-/// Registries of open connections.
-#[derive(Clone, Default)]
+/// Registries of open connections, for the service.
+#[derive(Default)]
 struct Registries {
-    /// All of this server.
-    all: Arc<Mutex<BTreeMap<ConnectionId, Arc<Shared>>>>,
-    /// For the service, which may call clients.
+    /// On these it may call clients.
     backchannels: Option<Backchannels>,
-    /// For the service, which may close connections.
+    /// These it may close.
     connections: Option<Connections>,
 }
 
-/// An entry in the registries. Dropping it removes it.
-struct Registered {
-    registries: Registries,
-    connection: ConnectionId,
-    _open: Option<OpenConnection>,
-    _backchannel: Option<OpenBackchannel>,
-}
-
 impl Registries {
-    fn add(&self, shared: &Arc<Shared>) -> Registered {
-        let connection = shared.caller.connection;
-        self.lock().insert(connection, Arc::clone(shared));
-        let backchannel = self.backchannels.as_ref();
-        let backchannel = backchannel.map(|all| all.open(Arc::clone(shared) as _));
-        let closed = Arc::clone(shared);
-        let close = move |when| {
-            closed.output.end(match when {
-                Closing::AfterReplies => ConnectionEnd::ByService,
-                Closing::AtOnce => ConnectionEnd::Aborted,
-            });
-        };
-        let counted = Arc::clone(shared);
+    /// Adds a connection. It is removed when the entries are dropped.
+    fn add(&self, shared: &Arc<Shared>) -> (Option<OpenConnection>, Option<OpenBackchannel>) {
         let open = self.connections.as_ref().map(|connections| {
-            let open = connections.add(connection, close);
-            open.of_peer(shared.caller.addr)
-                .counting_accepted(move || counted.output.sent())
+            let counted = Arc::clone(shared);
+            let open = shared.ends.register(connections, &shared.caller);
+            open.counting_accepted(move || counted.output.sent())
         });
-        Registered {
-            registries: self.clone(),
-            connection,
-            _open: open,
-            _backchannel: backchannel,
-        }
-    }
-
-    /// Ends all connections once their calls in service are answered.
-    fn drain(&self) {
-        self.lock()
-            .values()
-            .for_each(|shared| shared.output.drain());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ConnectionId, Arc<Shared>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        let shared = self.registries.lock().remove(&self.connection);
-        drop(shared);
+        let backchannels = self.backchannels.as_ref();
+        let backchannel = backchannels.map(|all| all.open(Arc::clone(shared) as _));
+        (open, backchannel)
     }
 }
 
@@ -226,6 +181,7 @@ impl Server {
             event_loop: EventLoop::default(),
             jobs: Jobs::new(MAX_BLOCKING),
             registries: Registries::default(),
+            stop: Stop::default(),
             log: Arc::default(),
         };
         Self { source, accepting }
@@ -298,102 +254,90 @@ impl Server {
             mut source,
             accepting,
         } = self;
-        let admission = accepting.admission.clone();
-        let log = Arc::clone(&accepting.log);
+        let Accepting { admission, log, .. } = &accepting;
         let mut connections = JoinSet::new();
-        let mut accepted_in_round = 0;
+        let mut intake = Intake::new(admission, log, &accepting.stop);
         tokio::pin!(stop);
         loop {
-            if accepted_in_round == TURNS {
-                // Whoever connects again and again leaves others their turns.
-                accepted_in_round = 0;
-                tokio::task::yield_now().await;
-            }
             let accepted = tokio::select! {
                 // In a fixed order, so that a run in virtual time can be repeated.
                 biased;
                 () = &mut stop => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-                never = log.summarise_when_due() => match never {},
-                () = tokio::time::sleep(LEAVING_PAUSE), if admission.is_crowded() => continue,
-                accepted = source.accept(), if !admission.is_crowded() => accepted,
+                accepted = intake.next(source.accept()) => accepted,
             };
-            let stream = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
+            match accepted {
+                Some(Ok(stream)) => {
+                    if let Some(driver) = accepting.take_in(stream) {
+                        connections.spawn(driver);
+                    }
+                }
+                Some(Err(error)) => {
                     // Whoever connects is not known.
-                    if log.may_warn(PeerGroup::THIS_MACHINE) {
-                        tracing::warn!(listen = log.listener(), %error, "cannot accept a connection");
-                    }
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
+                    log.warn_of(PeerGroup::THIS_MACHINE, |listen| {
+                        tracing::warn!(listen, %error, "cannot accept a connection");
+                    });
+                    intake.pause().await;
                 }
-            };
-            accepted_in_round += 1;
-            let addr = stream.peer();
-            if !(accepting.admit)(addr.ip()) {
-                if log.may_warn(PeerGroup::of(addr.ip())) {
-                    tracing::warn!(listen = log.listener(), %addr, "refused a connection: the address is not allowed");
-                }
-                continue;
-            }
-            let caller = match accepting.origin(&stream, addr) {
-                Ok(origin) => Caller::new(addr).from(origin),
-                Err(error) => {
-                    if !error.is_for_the_log() {
-                        tracing::debug!(%addr, %error, "gone before it was taken in");
-                    } else if log.may_warn(error.group()) {
-                        tracing::warn!(listen = log.listener(), %addr, error = %Chain(&error), "refused a connection");
-                    }
-                    continue;
-                }
-            };
-            match accepting.open(stream, caller, &admission, &log) {
-                Ok(driver) => {
-                    connections.spawn(driver);
-                }
-                Err(error) => {
-                    if log.may_warn(caller.group) {
-                        tracing::warn!(listen = log.listener(), %addr, error = %Chain(&*error), "refused a connection");
-                    }
-                }
+                None => break,
             }
         }
         drop(source);
         log.summarise_all();
-        accepting.registries.drain();
+        accepting.stop.set();
         let drained = async { while connections.join_next().await.is_some() {} };
         let in_time = tokio::time::timeout(accepting.limits.drain, drained).await;
         if in_time.is_err() {
             let left = connections.len();
-            tracing::warn!(
-                listen = log.listener(),
-                connections = left,
-                "closed with calls in service"
-            );
+            let listen = log.listener();
+            tracing::warn!(listen, connections = left, "closed with calls in service");
             connections.shutdown().await;
         }
     }
 }
 
 impl Accepting {
+    /// Makes the task of a connection, or logs why it is refused.
+    fn take_in(&self, stream: Accepted) -> Option<Driver> {
+        let (log, addr) = (&self.log, stream.peer());
+        if !(self.admit)(addr.ip()) {
+            log.warn_of(PeerGroup::of(addr.ip()), |listen| {
+                tracing::warn!(listen, %addr, "refused a connection: the address is not allowed");
+            });
+            return None;
+        }
+        let refused = |group, error: &dyn Error| {
+            log.warn_of(group, |listen| {
+                tracing::warn!(listen, %addr, error = %Chain(error), "refused a connection");
+            });
+        };
+        let caller = match self.origin(&stream, addr) {
+            Ok(origin) => Caller::new(addr).from(origin),
+            Err(error) => {
+                match error.is_for_the_log() {
+                    true => refused(error.group(), &error),
+                    false => tracing::debug!(%addr, %error, "gone before it was taken in"),
+                }
+                return None;
+            }
+        };
+        let opened = self.open(stream, caller);
+        opened
+            .inspect_err(|error| refused(caller.group, &**error))
+            .ok()
+    }
+
     /// Admits a connection, and makes its task.
-    fn open(
-        &self,
-        stream: Accepted,
-        caller: Caller,
-        admission: &Admission,
-        log: &Arc<WarningLog>,
-    ) -> Result<Driver, Box<dyn std::error::Error>> {
+    fn open(&self, stream: Accepted, caller: Caller) -> Result<Driver, Box<dyn Error>> {
         let (input, output) = stream.into_halves()?;
         let of_output = Some(self.memory.output(caller.group));
-        let shared = Shared::new(output, caller, self.limits.backward, of_output);
+        let ends = self.stop.join();
+        let shared = Shared::new(output, caller, self.limits.backward, of_output, &ends);
         let shared = Arc::new(shared);
-        let evicted = Arc::clone(&shared);
-        let evict = move || evicted.output.end(ConnectionEnd::Evicted);
-        let admitted = admission
-            .admit(caller.group, evict)
-            .map_err(|why| admission.explain(why))?;
+        let requests = shared.ends.clone();
+        let evict = move || requests.ask(End::Evicted);
+        let admitted = self.admission.admit(caller.group, evict);
+        let admitted = admitted.map_err(|why| self.admission.explain(why))?;
         let decoder = Decoder::new(self.limits.record).with_pool(self.pool.clone());
         let dispatch = Dispatch::new(
             Arc::clone(&shared),
@@ -401,7 +345,7 @@ impl Accepting {
             &self.jobs,
             self.limits.calls,
             Some(admitted),
-            Arc::clone(log),
+            Arc::clone(&self.log),
         );
         let limits = TimeLimits {
             idle: Some(self.limits.idle),
@@ -417,6 +361,7 @@ impl Accepting {
             input,
             dispatch,
             limits,
+            ends,
             self.limits.half_close,
             move || {
                 drop(open);

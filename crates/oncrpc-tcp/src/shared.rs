@@ -7,7 +7,8 @@ use crate::output::{Outgoing, Output};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Caller, Reply, ReplyBound, TransportError, USUAL_DEPTH};
 use rpc_serving::backchannels::{BackwardCall, BackwardConnection};
-use rpc_serving::dispatch::{Replies, ServiceFailed};
+use rpc_serving::dispatch::{Replies, service_failed};
+use rpc_serving::ends::{EndRequests, Ends};
 use rpc_serving::jobs::ReplyTo;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     /// Calls of this end.
     pub(crate) calls: Calls,
     pub(crate) output: Output,
+    /// Requests to end the connection.
+    pub(crate) ends: EndRequests,
     /// Places in the queue for calls of this end.
     places: Arc<Semaphore>,
     /// Time limit of a call of this end.
@@ -46,11 +49,13 @@ impl Shared {
         caller: Caller,
         deadline: Duration,
         lease: Option<OutputLease>,
+        ends: &Ends,
     ) -> Self {
         Self {
             caller,
             calls: Calls::new(),
             output: Output::new(stream, lease),
+            ends: ends.requests().clone(),
             places: Arc::new(Semaphore::new(QUEUE)),
             deadline,
             jobs: AtomicUsize::new(0),
@@ -209,8 +214,8 @@ impl ReplyTo for Job {
     /// Sends the reply from this thread, which wakes no other unless the stream is blocked.
     fn reply(self, reply: Option<Reply>) {
         let Some(reply) = reply else {
-            let ServiceFailed = ServiceFailed::logged(self.shared.caller.addr, &"a job panicked");
-            return self.shared.output.end(ConnectionEnd::ServiceFailed);
+            let failed = service_failed(self.shared.caller.addr, &"a job panicked");
+            return self.shared.ends.ask(failed);
         };
         if let Some(record) = record_of(reply) {
             self.shared.output.write(record);

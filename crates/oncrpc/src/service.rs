@@ -48,7 +48,8 @@ pub trait Service: Send + Sync {
     /// replies to its calls go nowhere.
     ///
     /// A server calls it once for each connection that it has admitted, including one without a
-    /// call, and after the last call of [`call`](Self::call) for that connection. Runs on the task
+    /// call, and after the last call of [`call`](Self::call) for that connection; a client does so for the service that
+    /// answers calls of its server. Runs on the task
     /// that owned the connection, so it must not wait. A service that wants to end a connection
     /// itself uses [`Connections`](crate::Connections).
     fn connection_ended(&self, connection: ConnectionId) {

@@ -8,7 +8,7 @@
 //!   much as it leaves free, or a fixed part, and its first demand is met in any case. `fair_queue` gives turns to addresses,
 //!   and to the connections of an address; `loans` says when a connection gives way that holds for long what others wait for.
 //!   They are values without a lock, inside the locks of their owners: memory of both servers and of the gateway, threads for
-//!   jobs, and calls in flight of `nfs-server`.
+//!   jobs, and calls in flight of `nfs-server`, whose reply cache asks for the same bound.
 //! - **A full server evicts the least useful connection.** `rpc_serving::admission` serves both servers, over RDMA and over TCP.
 //!   Connections in setup are evicted first, then those of the address with the most, longest idle first. A connection in
 //!   use is never evicted. Where no address has at least two more connections than that of the newcomer, the connection that
@@ -17,6 +17,11 @@
 //!   callbacks gives way last. A connection declares itself in use with one atomic operation when it leaves the
 //!   idle state, not for each call. Over TCP, where clients make one MOUNT call and leave, a connection that waits for its
 //!   client yields to any new one, however many its address has.
+//! - **Who ends a connection sets a flag, and wakes its owner.** The stop of the server, eviction, the service and a thread on which
+//!   the service failed ask for an end by `rpc_serving::ends`, over RDMA and over TCP. The task that owns the connection finds
+//!   the flags with one load in its turns, and each transport has its own way to come to the end: RDMA waits until its
+//!   Sends have completed, TCP until the stream has taken what was written. A connection that drains has a deadline of
+//!   its own over RDMA; over TCP all have one, after which the server says how many are left.
 //! - **Chunk memory is leased in turns, for a limited time.** A call leases what it pulls, and the bound that its arguments
 //!   give for its reply, before it is pulled (`driver::budget`). The rest of the lease goes to others when the reply is
 //!   sent. An address has a quarter at most. While others wait, a peer that moves less than 64 KiB a second of what it
@@ -28,7 +33,7 @@
 //!   address would have 256 turns for one of another. In each round of an event loop the connections of an address have four
 //!   turns together (`rpc_serving::turns`), and the others wait in order; then it looks for I/O before the next ones. The event loop
 //!   says when a round is over, as a connection that waits is also woken by what arrives for it. Both servers ask for a turn
-//!   before each one, the RDMA server also before it sets a connection up, and both accept as many new connections in a round.
+//!   before each one, the RDMA server also before it sets a connection up, and both accept as many new connections in a round (`rpc_serving::intake`).
 //!   A turn has an end: 16 calls, or 64 messages over TCP. A connection that is alone at its address pays one load for that,
 //!   and looks for I/O after four turns as well. `cargo run --release -p hostile-peer --example flood` prints how long another
 //!   address waits for its replies.

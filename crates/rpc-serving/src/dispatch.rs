@@ -4,10 +4,11 @@
 //! connection, the first time where their calls arrive: what they send elsewhere goes out then, and not after the
 //! other work of the connection. They need no tasks of their own.
 
+use crate::ends::End;
 use crate::jobs::{Jobs, JobsOfConnection, ReplyTo, Work};
 use crate::running::{Panic, Running};
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, Reply, Service};
+use oncrpc::{Answer, Caller, ConnectionId, Reply, Service};
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,35 +35,26 @@ pub trait Replies {
     fn hand_over(&mut self, call: Self::Call) -> Self::JobCall;
 }
 
-/// The service has panicked on a call, which therefore gets no reply.
-///
-/// The connection ends, so that the client knows (RFC 8166 §4.5.4). Other connections go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the service failed")]
-pub struct ServiceFailed;
-
-impl ServiceFailed {
-    /// Logs that the service has failed on a call of this peer.
-    pub fn logged(peer: SocketAddr, failed: &dyn Display) -> Self {
-        error!(%peer, %failed, "the service failed on a call");
-        Self
-    }
-
-    fn in_future(peer: SocketAddr, panic: &Panic) -> Self {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Self::logged(
-            peer,
-            &format_args!("a future panicked: {}", text.unwrap_or("no text")),
-        )
-    }
+/// Logs that the service has failed on a call of this peer, which ends the connection.
+pub fn service_failed(peer: SocketAddr, failed: &dyn Display) -> End {
+    error!(%peer, %failed, "the service failed on a call");
+    End::ServiceFailed
 }
 
-/// Dispatcher of the calls of one connection. It ends with the connection: work that was not begun is dropped, and the
-/// replies of running work go nowhere.
+fn failed_in_future(peer: SocketAddr, panic: &Panic) -> End {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("no text");
+    service_failed(peer, &format_args!("a future panicked: {text}"))
+}
+
+/// Dispatcher of the calls of one connection. It [ends](Self::end) with the connection, at the latest when it is dropped:
+/// work that was not begun is dropped, and the replies of running work go nowhere.
 pub struct Dispatch<C, J: ReplyTo> {
     service: Arc<dyn Service>,
     peer: SocketAddr,
+    connection: ConnectionId,
+    has_ended: bool,
     /// Calls answered by blocking work.
     jobs: JobsOfConnection<J>,
     /// Calls answered by a future.
@@ -75,6 +67,8 @@ impl<C, J: ReplyTo> Dispatch<C, J> {
         Self {
             service,
             peer: caller.addr,
+            connection: caller.connection,
+            has_ended: false,
             jobs: jobs.of_connection(caller),
             later: Running::new(),
         }
@@ -104,7 +98,7 @@ impl<C, J: ReplyTo> Dispatch<C, J> {
     ///
     /// # Errors
     ///
-    /// If a future of the service panicked.
+    /// [`End::ServiceFailed`] if a future of the service panicked.
     ///
     /// # Panics
     ///
@@ -115,7 +109,7 @@ impl<C, J: ReplyTo> Dispatch<C, J> {
         caller: &Caller,
         call: C,
         replies: &mut R,
-    ) -> Result<usize, ServiceFailed>
+    ) -> Result<usize, End>
     where
         R: Replies<Call = C, JobCall = J>,
     {
@@ -123,7 +117,7 @@ impl<C, J: ReplyTo> Dispatch<C, J> {
             Answer::Now(reply) => return Ok(replies.reply(call, reply)),
             Answer::Later(future) => {
                 let begun = self.later.begin(future, call);
-                let ready = begun.map_err(|panic| ServiceFailed::in_future(self.peer, &panic))?;
+                let ready = begun.map_err(|panic| failed_in_future(self.peer, &panic))?;
                 return Ok(ready.map_or(0, |(call, reply)| replies.reply(call, reply)));
             }
             Answer::Blocking(work) => Work::Blocking(work),
@@ -138,8 +132,8 @@ impl<C, J: ReplyTo> Dispatch<C, J> {
     ///
     /// # Errors
     ///
-    /// If a future of the service panicked.
-    pub fn poll<R>(&mut self, cx: &Context<'_>, replies: &mut R) -> Result<bool, ServiceFailed>
+    /// [`End::ServiceFailed`] if a future of the service panicked.
+    pub fn poll<R>(&mut self, cx: &Context<'_>, replies: &mut R) -> Result<bool, End>
     where
         R: Replies<Call = C, JobCall = J>,
     {
@@ -148,7 +142,7 @@ impl<C, J: ReplyTo> Dispatch<C, J> {
             .poll(cx, replies, R::has_room, |replies, call, reply| {
                 replies.reply(call, reply);
             });
-        polled.map_err(|panic| ServiceFailed::in_future(self.peer, &panic))
+        polled.map_err(|panic| failed_in_future(self.peer, &panic))
     }
 
     /// Checks for stuck jobs; see [`JobsOfConnection::look`].
@@ -156,9 +150,58 @@ impl<C, J: ReplyTo> Dispatch<C, J> {
         self.jobs.look(now, in_flight, calls_wait)
     }
 
-    /// Drops futures, and work that was not begun, because the connection ends.
+    /// Ends with the connection: drops futures, and work that was not begun, and [tells the
+    /// service](Service::connection_ended), once.
     pub fn end(&mut self) {
-        self.jobs.give_up();
-        self.later = Running::new();
+        if !std::mem::replace(&mut self.has_ended, true) {
+            self.jobs.give_up();
+            self.later = Running::new();
+            self.service.connection_ended(self.connection);
+        }
+    }
+}
+
+impl<C, J: ReplyTo> Drop for Dispatch<C, J> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    #[derive(Default)]
+    struct CountsEnds(AtomicUsize);
+
+    impl Service for CountsEnds {
+        fn call(&self, _: Payload, _: &Caller) -> Answer {
+            Answer::Now(Reply::Nothing)
+        }
+
+        fn connection_ended(&self, _: ConnectionId) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    struct ToNobody;
+
+    impl ReplyTo for ToNobody {
+        fn reply(self, _: Option<Reply>) {}
+    }
+
+    #[test]
+    fn service_hears_once_of_the_end_also_if_the_dispatcher_is_only_dropped() {
+        let service = Arc::new(CountsEnds::default());
+        let caller = Caller::new(([192, 0, 2, 1], 700).into());
+        let [mut ended, dropped] = [(); 2].map(|()| {
+            let service = Arc::clone(&service) as Arc<dyn Service>;
+            Dispatch::<(), ToNobody>::new(service, &caller, &Jobs::new(1))
+        });
+        ended.end();
+        assert_eq!(service.0.load(Relaxed), 1);
+        drop((ended, dropped));
+        assert_eq!(service.0.load(Relaxed), 2);
     }
 }

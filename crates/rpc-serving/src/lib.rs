@@ -9,6 +9,8 @@
 //! - [`turns`]: turns on the CPU.
 //! - [`backchannels`]: calls to clients, on the connections on which they call.
 //! - [`dispatch`]: calls in service.
+//! - [`ends`]: ends of connections that the server brings about.
+//! - [`intake`]: the accept loop.
 //! - [`jobs`]: threads for calls that may wait for a disk.
 //! - [`warning_log`]: warnings about peers.
 //! - [`warnings`]: how many of them are logged.
@@ -49,7 +51,9 @@ mod clock;
 #[cfg(doc)]
 pub mod design;
 pub mod dispatch;
+pub mod ends;
 pub mod fair_queue;
+pub mod intake;
 pub mod jobs;
 pub mod loans;
 mod running;

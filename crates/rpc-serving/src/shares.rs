@@ -13,6 +13,18 @@ pub enum Bound {
     Part(usize),
 }
 
+impl Bound {
+    /// How much of `total` must be left for an address that holds `held` to take `amount`; `None` if it may not whatever is
+    /// left, as it has its part.
+    pub fn needs(self, total: usize, held: usize, amount: usize) -> Option<usize> {
+        match (held, self) {
+            (0, _) => Some(amount),
+            (held, Self::WhatItLeaves) => Some(held + 2 * amount),
+            (held, Self::Part(part)) => (held + amount <= total / part.max(1)).then_some(amount),
+        }
+    }
+}
+
 /// An amount of places, bytes or threads that peers share: how much is left, and how much each address holds.
 ///
 /// An address that holds nothing may take whatever is left, so that every demand can be met once others have returned
@@ -77,13 +89,8 @@ impl Shares {
 
     /// How much must be left for an address to take `amount`; `None` if it may not whatever is left, as it has its part.
     pub fn needs(&self, group: PeerGroup, amount: usize) -> Option<usize> {
-        match (self.held_by(group), self.bound) {
-            (0, _) => Some(amount),
-            (held, Bound::WhatItLeaves) => Some(held + 2 * amount),
-            (held, Bound::Part(part)) => {
-                (held + amount <= self.total / part.max(1)).then_some(amount)
-            }
-        }
+        let held = self.held_by(group);
+        self.bound.needs(self.total, held, amount)
     }
 
     /// Whether an address may take `amount` now.

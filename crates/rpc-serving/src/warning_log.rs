@@ -40,6 +40,14 @@ impl WarningLog {
         allowed
     }
 
+    /// Logs one more line about this peer, if there were not too many. `line` gets the name of the listener, for its field
+    /// `listen`.
+    pub fn warn_of(&self, peer: PeerGroup, line: impl FnOnce(Option<&str>)) {
+        if self.may_warn(peer) {
+            line(self.listener());
+        }
+    }
+
     /// Logs how many warnings were not logged, after each period in which there were any. It never ends.
     pub async fn summarise_when_due(&self) -> Infallible {
         loop {

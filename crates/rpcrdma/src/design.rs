@@ -47,5 +47,9 @@
 //!   calls, until no credit is left for others, is disconnected.
 //! - **Health checks are for providers without keepalive.** TCP detects a dead peer itself. Where `Limits::keepalive` is
 //!   false, a silent peer that owes something is called with NULL on a credit reserved for that (RFC 8267 §6.7.2).
+//! - **Devices are tried before software iWARP, and stay beside it** (`any`). A server that answers nothing over a device costs a
+//!   connection three seconds, a `Connector` once a minute, and others at the same time wait for the first of them. A server that
+//!   refuses is there, and is not tried again. A server listens at each address that has a device: a wildcard of the connection
+//!   manager would take the port of software iWARP on iWARP devices.
 //! - **A client can verify remote invalidation with a scratch region first.** A provider that fails, in that test or in a
 //!   call, is not asked for remote invalidation again.

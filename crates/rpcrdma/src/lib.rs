@@ -77,6 +77,8 @@
 //!   [`xdr::Writer::item`], [`xdr::Reader::item`] and [`ReplyBound::with_result`].
 //! - [`Backchannels`] are for a server that calls its clients (RFC 8167).
 //! - [`Versions`] and [`characteristics`] are for version two, which has no RFC.
+//! - The module `any`, with the features `iwarp` and `verbs`, connects over whatever reaches a server and listens over whatever is
+//!   there: RDMA devices, and software iWARP.
 //! - [`verbs`] has the traits of a provider.
 //!
 //! Programs in the directory `examples`, each of which ends after a check of its own result:
@@ -117,11 +119,11 @@
 )]
 #![cfg_attr(
     feature = "verbs",
-    doc = "| `verbs` | no | [`Ibv`], RDMA devices through libibverbs and librdmacm, and its module [`ibv`] |"
+    doc = "| `verbs` | no | [`Ibv`], RDMA devices through libibverbs and librdmacm, and its module [`ibv`]; with `iwarp`, module `any`: connections over whatever reaches a server |"
 )]
 #![cfg_attr(
     not(feature = "verbs"),
-    doc = "| `verbs` | no | `Ibv`, RDMA devices through libibverbs and librdmacm, and its module `ibv` |"
+    doc = "| `verbs` | no | `Ibv`, RDMA devices through libibverbs and librdmacm, and its module `ibv`; with `iwarp`, module `any`: connections over whatever reaches a server |"
 )]
 //!
 //! Features only add. Without `iwarp` and `verbs` the provider is the caller's own. A program with `verbs` builds and
@@ -136,6 +138,8 @@
 //! calls itself. The protocol is in [`proto`], without I/O; this crate adds tasks, timers, memory and threads.
 //! A tokio runtime with I/O and time enabled is required.
 
+#[cfg(all(feature = "iwarp", feature = "verbs"))]
+pub mod any;
 pub mod characteristics;
 mod client;
 mod config;

@@ -30,7 +30,7 @@
 //!   pair of a gateway with several addresses is a pair for each (`plan::at_each`), so that a reload touches only those that
 //!   change. A client has no VRF: with one address in two VRFs, two machines share rights and limits. Local users do not, as
 //!   the kernel is asked in the VRF of the connection.
-//! - **By default a server listens over software iWARP, then over devices at the same port** (`device_listeners.rs` of `rpcrdma-daemon`). A wildcard is
+//! - **By default a server listens over software iWARP, then over devices at the same port** (`any::DeviceListeners` of `rpcrdma`). A wildcard is
 //!   replaced by the addresses of devices: a wildcard listener of the connection manager is for all devices, and fails as a
 //!   whole if an iWARP device cannot have the TCP port; if such a device is added later, the connection manager cannot use it.
 //!   Connections from the server's own machine are refused over devices, because their user cannot be identified there; a

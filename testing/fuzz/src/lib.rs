@@ -15,6 +15,7 @@
 //! | [`rpcrdma_v2_session`] | one end that agrees about characteristics, its user, a peer that says anything | every call is answered, no reply is; messages fit what the peer has for them; each request has its end |
 //! | [`rpc`] | calls, replies, credentials, records, rpcbind | the same |
 //! | [`nfs`] | arguments and results of NFS and MOUNT | the same, by reference too |
+//! | [`nfs4`] | operations, attributes and callbacks of NFS versions 4.1 and 4.2 | the same; reading arguments allocates nothing; replies are whole; the scan of passing messages finds the same items |
 //! | [`nfs_scan`] | calls and replies of NFS versions 2 to 4.2 that pass by | the cut does not matter; items lie in order and inside; what is moved beside a message comes back to its place |
 //! | [`text`] | URLs, universal addresses, networks | the same |
 //! | [`iwarp_stream`] | one end of iWARP, its user, a peer that says anything | work completes once; memory is touched where it was named; bytes out are in order |
@@ -34,6 +35,7 @@ mod ledger;
 mod memory;
 mod mpa;
 mod nfs;
+mod nfs4;
 mod nfs_client;
 mod nfs_dispatch;
 mod nfs_scan;
@@ -53,6 +55,7 @@ pub use nfs::nfs;
 pub use nfs_client::nfs_client;
 pub use nfs_dispatch::nfs_dispatch;
 pub use nfs_scan::nfs_scan;
+pub use nfs4::nfs4;
 pub use rpc::rpc;
 pub use rpcrdma::ietf07::{rpcrdma_ietf07_client, rpcrdma_ietf07_server};
 pub use rpcrdma::{rpcrdma_client, rpcrdma_server};

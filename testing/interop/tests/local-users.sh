@@ -24,6 +24,13 @@ grep -q 'load its module tcp_diag' $OURS_LOG || die 'our server does not say at 
 timeout 60 /lab/rpcrdma ping --count 1 "$GUEST_IP:$OURS_PORT" && die 'a connection of unknown user is served'
 grep -q 'load its module tcp_diag' $OURS_LOG || die 'our server does not say why it refuses the connection'
 ours_ends
+(cd / && exec /lab/rpcrdma gateway --listen tcp://127.0.0.1:2049 --upstream "rdma://$GUEST_IP" \
+  >/run/gateway.said 2>/run/gateway.log) &
+gateway=$!
+wait_for 60 grep -q 2049 /run/gateway.said || die "the gateway does not listen: $(cat /run/gateway.log)"
+grep -q 'load the kernel module tcp_diag' /run/gateway.log || die 'our gateway does not say at its start what is missing'
+kill $gateway
+wait $gateway || die "the gateway ended with status $?"
 echo "$loader" >/proc/sys/kernel/modprobe
 modprobe tcp_diag || die 'tcp_diag cannot be loaded'
 

@@ -17,6 +17,7 @@ use crate::exports::{self, ExportsArgs};
 use crate::failure::{self, Ended};
 use crate::gateway::{self, GatewayArgs};
 use crate::get::{self, GetArgs};
+use crate::given::given;
 use crate::ln::{self, LnArgs};
 use crate::log::{LogFilter, LogFormat, Target};
 use crate::ls::{self, LsArgs};
@@ -28,7 +29,7 @@ use crate::probe::{self, ProbeArgs};
 use crate::put::{self, PutArgs};
 use crate::rm::{self, RmArgs};
 use crate::rmdir::{self, RmdirArgs};
-use crate::serve::{self, Given, ServeArgs};
+use crate::serve::{self, ServeArgs};
 use crate::session::NOT_UTF8;
 use crate::stat::{self, StatArgs};
 use crate::stats::{self, StatsArgs};
@@ -130,11 +131,11 @@ impl Cli {
         let mut cli =
             Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         match (&mut cli.command, matches.subcommand()) {
-            (Command::Serve(args), Some((_, given))) => {
-                args.given = Given::of::<ServeArgs>(given);
+            (Command::Serve(args), Some((_, matches))) => {
+                args.given = given::<ServeArgs>(matches);
             }
-            (Command::Gateway(args), Some((_, given))) => {
-                args.given = Given::of::<GatewayArgs>(given);
+            (Command::Gateway(args), Some((_, matches))) => {
+                args.given = given::<GatewayArgs>(matches);
             }
             _ => {}
         }

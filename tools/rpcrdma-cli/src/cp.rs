@@ -45,6 +45,10 @@ pub(crate) struct CpArgs {
     #[arg(short, long)]
     force: bool,
 
+    /// Overwrite a file only if the source was modified later
+    #[arg(short, long, conflicts_with = "no_clobber")]
+    update: bool,
+
     /// Treat the last URL as the new name, even if it is a directory
     #[arg(short = 'T', long)]
     no_target_directory: bool,
@@ -81,6 +85,7 @@ pub(crate) async fn run(args: &CpArgs) -> anyhow::Result<Ended> {
         recursive: args.recursive || args.archive,
         preserves: args.preserve || args.archive,
         keeps_existing: args.no_clobber,
+        updates: args.update,
         sparse: args.sparse.into(),
         umask: umask(),
         ..Options::default()

@@ -3,10 +3,6 @@
 mod announce;
 mod args;
 mod check;
-mod config;
-mod device_answers;
-mod open_providers;
-mod upstream_connector;
 
 use crate::checks::Checked;
 use crate::failure::{self, Ended};
@@ -15,9 +11,9 @@ use crate::log;
 use announce::Announcement;
 #[cfg(test)]
 pub(crate) use announce::{CheckLine, Line};
-use args::CommandLine;
 pub(crate) use args::GatewayArgs;
 use rpcrdma_daemon::gateway::RunningGateway;
+use rpcrdma_daemon::gateway::observed::Observed;
 use rpcrdma_daemon::gateway::sockets::Sockets;
 use rpcrdma_daemon::signals::Signals;
 use rpcrdma_daemon::systemd;
@@ -28,45 +24,51 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
     let interrupt = Interrupt::listen()?;
     let signals = Signals::listen()?;
     let checked = args.check.wanted(args.config.as_deref())?;
-    let (settings, errors) = args.read()?;
+    let (configuration, errors) = args.source()?.read()?;
     if checked == Some(Checked::All) {
-        return check::check_and_print(&settings, errors, args.json).await;
+        return check::check_and_print(&configuration, errors, args.json).await;
     }
     failure::check_none(errors)?;
     if checked == Some(Checked::File) {
         return Ok(Ended::Well);
     }
     let sockets = Sockets::take()?;
+    let settings = &configuration.settings;
     let mut gateway = RunningGateway::start(
-        settings.options(),
-        settings.pairs.clone(),
+        configuration.options(),
+        configuration.pairs.clone(),
         sockets,
-        &settings.args.reports.places(),
-        &settings.args.option("metrics"),
+        &settings.reports,
+        &configuration.metrics_setting(),
     )
     .await?;
     let announcement = Announcement {
         pairs: gateway.pairs(),
-        providers: gateway.providers(),
-        crc: settings.args.transport.describe_crc(),
+        crc: settings.connections.describe_crc(),
         metrics: gateway.metrics(),
         control: gateway.control(),
     };
     announce(&announcement, args.json)?;
 
-    let command_line = CommandLine {
-        args: &args,
-        settings: &settings,
+    let ended = async {
+        let end = interrupt.wait();
+        gateway
+            .run(signals, &configuration, log_statistics, end)
+            .await;
+        systemd::stopping();
+        log::tell("letting calls finish; a second interrupt ends at once");
+        interrupt::end_server(gateway.shutdown()).await;
     };
-    tokio::select! {
-        () = interrupt.wait() => {}
-        () = gateway.run(signals, &command_line) => {}
-    }
-    systemd::stopping();
-    log::tell("letting calls finish; a second interrupt ends at once");
-    interrupt::end_server(gateway.shutdown()).await;
+    interrupt.end_in_time(ended).await;
     tracing::info!(target: "gateway", "ended");
     Ok(Ended::Well)
+}
+
+fn log_statistics(gateway: &Observed) {
+    match log::is_json() {
+        true => gateway.events().iter().for_each(log::statistics),
+        false => gateway.log(),
+    }
 }
 
 /// Prints the announcement. A gateway whose output is closed runs all the same.

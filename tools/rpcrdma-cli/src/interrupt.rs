@@ -19,9 +19,6 @@ const OF_A_COPY: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 /// Signals that end other commands in good order: SIGHUP has a meaning of its own for a server.
 const OF_A_SERVER: [Signal; 2] = [Signal::INT, Signal::TERM];
 
-/// How long calls in service may take when a server ends. Their connections are closed then.
-pub(crate) const CALLS_END_WITHIN: Duration = Duration::from_secs(7);
-
 /// How long a server may take to end: what peers do not let it close in order is dropped then.
 const SERVER_ENDS_WITHIN: Duration = Duration::from_secs(9);
 
@@ -31,8 +28,12 @@ pub(crate) async fn end_server(ending: impl Future<Output = ()>) {
         .await
         .is_err()
     {
-        tracing::warn!("ends without some connections, whose clients do not let them be closed");
+        warn_of_connections();
     }
+}
+
+fn warn_of_connections() {
+    tracing::warn!("ends without some connections, whose clients do not let them be closed");
 }
 
 /// A signal that asks for the end: the first one asks, a second one ends the process at once.
@@ -134,6 +135,18 @@ impl Interrupt {
         }
     }
 
+    /// Runs a server to its end, which begins when the user asks for it. Then it may take as long as [`end_server`] lets it,
+    /// with the work that it was at.
+    pub(crate) async fn end_in_time(&self, running: impl Future<Output = ()>) {
+        let running = async {
+            running.await;
+            Ok::<(), anyhow::Error>(())
+        };
+        if self.unless_late(SERVER_ENDS_WITHIN, running).await.is_err() {
+            warn_of_connections();
+        }
+    }
+
     /// Does something that is not to be left half done, but waits for it no longer than this after the user
     /// has asked for the end.
     ///
@@ -191,6 +204,19 @@ mod tests {
         end_server(std::future::pending()).await;
         assert!(begin.elapsed() < Duration::from_secs(10));
         end_server(async {}).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_a_server_is_at_takes_of_the_time_to_end() {
+        let (_asked, receiver) = watch::channel(Some(Signal::TERM));
+        let begin = tokio::time::Instant::now();
+        let working = sleep(Duration::from_secs(5));
+        let ended = async {
+            working.await;
+            end_server(std::future::pending()).await;
+        };
+        Interrupt(receiver).end_in_time(ended).await;
+        assert!(begin.elapsed() < Duration::from_secs(10));
     }
 
     #[test]

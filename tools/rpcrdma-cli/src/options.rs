@@ -26,7 +26,7 @@ const COREUTILS: [(&str, &str); 14] = [
     (
         "cp",
         "a=archive b=- d=- f=force i=- H=- l=- L=- n=no-clobber P=- p=preserve R=recursive r=recursive s=- S=- \
-         t=- T=no-target-directory u=- v=verbose x=- Z=-",
+         t=- T=no-target-directory u=update v=verbose x=- Z=-",
     ),
     (
         "mv",

@@ -3,11 +3,8 @@
 mod announce;
 mod args;
 mod check;
-mod config;
-pub(crate) mod given;
 mod local_users;
 pub(crate) mod reports;
-mod settings;
 
 use crate::checks::Checked;
 use crate::failure::{self, Ended};
@@ -16,52 +13,57 @@ use crate::log;
 use announce::Announcement;
 #[cfg(test)]
 pub(crate) use announce::{CheckLine, Line};
-pub(crate) use args::{MAX_THREADS, ServeArgs};
-pub(crate) use given::Given;
+pub(crate) use args::ServeArgs;
 use rpcrdma_daemon::server::RunningServer;
+use rpcrdma_daemon::server::observed::Observed;
 use rpcrdma_daemon::signals::Signals;
 use rpcrdma_daemon::systemd::Sockets;
 use rpcrdma_daemon::{process, systemd};
-use settings::CommandLine;
 use std::io::Write;
+use verbs_iwarp::Iwarp;
 
 /// Runs the command.
-pub(crate) async fn run(mut args: ServeArgs) -> anyhow::Result<Ended> {
+pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
     let interrupt = Interrupt::listen()?;
     let signals = Signals::listen()?;
     process::prepare();
     let sockets = Sockets::take()?;
-    let rdma = &sockets.rdma;
-    args.activated = rdma.iter().map(|(addr, _)| *addr).collect();
-    args.activated_mount = sockets.mount.iter().map(|(addr, _)| *addr).collect();
     let checked = args.check.wanted(args.config.as_deref())?;
-    let (settings, errors) = args.read()?;
+    let (configuration, errors) = args.source(&sockets).read()?;
     if checked == Some(Checked::All) {
-        return check::check_and_print(&settings, sockets.mount, errors, args.json).await;
+        return check::check_and_print(&configuration, sockets.mount, errors, args.json).await;
     }
     failure::check_none(errors)?;
     if checked == Some(Checked::File) {
         return Ok(Ended::Well);
     }
-    let transport = &settings.args.transport;
-    let providers = transport.server_providers(&settings.args.listen, sockets.rdma)?;
-    let options = settings.options(sockets.mount);
+    let settings = &configuration.settings;
+    let connections = &settings.connections;
+    let software = Iwarp::new(connections.iwarp());
+    let providers =
+        connections
+            .provider
+            .open_to_listen(software, &settings.listen, sockets.rdma)?;
+    let options = configuration.options(sockets.mount);
     let mut server = RunningServer::start(options, providers).await?;
-    let announcement = Announcement::new(&server, transport);
+    let announcement = Announcement::new(&server, connections);
     announce(&announcement, args.json)?;
 
-    let command_line = CommandLine {
-        args: &args,
-        settings: &settings,
-    };
     tokio::select! {
         () = interrupt.wait() => {}
-        () = server.run(signals, &command_line) => {}
+        () = server.run(signals, &configuration, log_statistics) => {}
     }
     systemd::stopping();
     log::tell("letting calls finish; a second interrupt ends at once");
     interrupt::end_server(server.shutdown()).await;
     Ok(Ended::Well)
+}
+
+fn log_statistics(server: &Observed) {
+    match log::is_json() {
+        true => log::statistics(&server.event()),
+        false => server.log(),
+    }
 }
 
 /// Says on standard output what is served. A server whose output nobody takes serves all the same.

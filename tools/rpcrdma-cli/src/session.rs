@@ -8,7 +8,7 @@ use crate::shell_patterns::unexpanded;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use nfs_client::{Error, Export, ExportedDir, Fault, Mount, NfsUrl, current_user};
-use nfs_copy::{FileError, Place, Places, export_path};
+use nfs_copy::{Connection, FileError, Place, Places, export_path};
 use nfs_proto::acl::{AclMask, GetAcl};
 use nfs_proto::mount::{MountStatus, Mounted};
 use nfs_proto::{MOUNT_PORT, NFS_RDMA_PORT};
@@ -63,7 +63,7 @@ struct Server {
     client: Client,
     /// Once it is known that MOUNT is not answered over RDMA.
     mount: Option<Mount<oncrpc_tcp::Client>>,
-    exports: Vec<Arc<Export<Client>>>,
+    exports: Vec<Arc<Export<Connection>>>,
 }
 
 /// Parses a URL of a command that takes local paths too.
@@ -104,6 +104,17 @@ impl Session {
             path,
             url: url.clone(),
         })
+    }
+
+    /// The client of the server of a [place](Self::place).
+    ///
+    /// # Panics
+    ///
+    /// If it is not a place of this session.
+    pub(crate) fn client(&self, place: &Place) -> &Client {
+        let mut all = self.servers.iter();
+        let server = all.find(|server| server.is_of(&place.url));
+        &server.expect("the session has its server").client
     }
 
     /// The names of the exports of a server of whose root this URL is, in order, if that is none of them and could therefore not
@@ -283,12 +294,13 @@ impl Server {
         mounted: Mounted,
         url: &NfsUrl,
         path: &[u8],
-    ) -> anyhow::Result<Arc<Export<Client>>> {
-        let known = |export: &&Arc<Export<Client>>| export.root().handle == mounted.handle;
+    ) -> anyhow::Result<Arc<Export<Connection>>> {
+        let known = |export: &&Arc<Export<Connection>>| export.root().handle == mounted.handle;
         if let Some(export) = self.exports.iter().find(known) {
             return Ok(Arc::clone(export));
         }
-        let opened = Export::open(self.client.clone(), current_user(), mounted.handle).await;
+        let connection = Connection::new(self.client.clone());
+        let opened = Export::open(connection, current_user(), mounted.handle).await;
         let name = export_path(&url.path, path);
         let export = Arc::new(self.explain(url, opened)?.named(name));
         self.exports.push(Arc::clone(&export));

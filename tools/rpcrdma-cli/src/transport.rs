@@ -1,14 +1,16 @@
 //! Options of connections: the provider and its configuration, and what to agree on.
 
-use crate::provider::{self, ProviderArgs, Providers};
-use clap::{Args, ValueEnum};
+use crate::provider::ProviderArgs;
+use crate::words::word;
+use clap::Args;
 use printing::units;
-use rpcrdma::proto::v2::Dialect;
-use rpcrdma::{Design, InlineThreshold, Spin, Versions};
-use rpcrdma_daemon::providers::ServerProviders;
-use std::net::{SocketAddr, TcpListener};
-use std::ops::RangeInclusive;
-use verbs_iwarp::{Config, CrcMode, Iwarp};
+use rpcrdma::any::Providers;
+use rpcrdma::{Design, Spin};
+use rpcrdma_daemon::config::connections::{ConnectionSettings, INLINE_SIZES, MAX_CREDITS};
+use rpcrdma_daemon::config::words::VersionSetting;
+use verbs_iwarp::{CrcMode, Iwarp};
+
+pub(crate) use rpcrdma_daemon::config::connections::{Invalidation, invalidation};
 
 /// Options of everything that makes or takes in connections.
 #[derive(Args, Clone, Debug)]
@@ -18,8 +20,8 @@ pub(crate) struct TransportArgs {
     provider: ProviderArgs,
 
     /// CRC32C of each frame; `strict` verifies before placing data in memory, at the cost of a copy
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
-    crc: Crc,
+    #[arg(long, value_name = "WHEN", value_parser = word::<CrcMode>(), default_value = "on")]
+    crc: CrcMode,
 
     /// Same as --crc=off: do not request CRC; it is still used if the peer requests it
     #[arg(long, conflicts_with = "crc")]
@@ -28,8 +30,8 @@ pub(crate) struct TransportArgs {
     /// RPC-over-RDMA version: `auto` offers version two (which has no RFC) to servers that announce
     /// the same draft of it, and uses version one with others; `serve` then accepts both. The draft
     /// is cel-01 with xcharext-02, or ietf-07
-    #[arg(long, value_enum, default_value_t, value_name = "VERSION")]
-    rpcrdma_version: VersionName,
+    #[arg(long, value_name = "VERSION", value_parser = word::<VersionSetting>(), default_value = "auto")]
+    rpcrdma_version: VersionSetting,
 
     /// Maximum number of calls in flight on each connection
     #[arg(long, default_value_t = 128, value_name = "N",
@@ -50,104 +52,34 @@ pub(crate) struct TransportArgs {
     remote_invalidation: Invalidation,
 
     /// How to wait for data
-    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
-    spin: SpinName,
-}
-
-/// Most credits that can be asked for or granted.
-const MAX_CREDITS: i64 = 1024;
-
-/// Inline thresholds that can be asked for, in bytes.
-const INLINE_SIZES: RangeInclusive<u64> =
-    InlineThreshold::MIN.bytes() as u64..=InlineThreshold::MAX.bytes() as u64;
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum VersionName {
-    #[default]
-    Auto,
-    #[value(name = "1")]
-    One,
-    #[value(name = "2")]
-    Two,
-    /// Both, and of version two the draft ietf-07.
-    #[value(name = "auto:ietf-07")]
-    AutoIetf07,
-    /// Version two as draft-ietf-nfsv4-rpcrdma-version-two-07 has it.
-    #[value(name = "2:ietf-07")]
-    TwoIetf07,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Crc {
-    #[default]
-    On,
-    Off,
-    Strict,
-}
-
-/// The designs for remote invalidation that may be used.
-#[derive(Clone, Debug)]
-pub(crate) struct Invalidation(pub(crate) Vec<Design>);
-
-impl Invalidation {
-    /// Whether one of them needs a provider that invalidates several handles with one Send.
-    pub(crate) fn needs_several(&self) -> bool {
-        self.0.iter().any(|design| design.needs_several())
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum SpinName {
-    /// Sleep
-    Park,
-    /// Poll for 50 µs, then sleep
-    #[default]
-    Adaptive,
-    /// Poll: lowest latency, one busy CPU
-    Always,
-}
-
-/// Designs for remote invalidation, by their names (reminv §4).
-pub(crate) fn invalidation(text: &str) -> Result<Invalidation, String> {
-    match text {
-        "on" => return Ok(Invalidation(vec![Design::PerConnection])),
-        "off" | "none" => return Ok(Invalidation(Vec::new())),
-        _ => {}
-    }
-    let (mut designs, mut wrong) = (Vec::new(), Vec::new());
-    for name in text.split(',').map(str::trim) {
-        match name.parse() {
-            Ok(design) => designs.push(design),
-            Err(error) => wrong.push(format!("'{name}': {error}")),
-        }
-    }
-    match wrong.is_empty() {
-        true => Ok(Invalidation(designs)),
-        false => Err(wrong.join("; ")),
-    }
+    #[arg(long, value_name = "HOW", value_parser = word::<Spin>(), default_value = "adaptive")]
+    spin: Spin,
 }
 
 impl TransportArgs {
+    /// The settings that they are.
+    pub(crate) fn settings(&self) -> ConnectionSettings {
+        ConnectionSettings {
+            provider: self.provider.setting(),
+            crc: match self.no_crc {
+                true => CrcMode::Off,
+                false => self.crc,
+            },
+            version: self.rpcrdma_version,
+            credits: self.credits,
+            inline_size: self.inline_size,
+            remote_invalidation: self.remote_invalidation.clone(),
+            spin: self.spin,
+        }
+    }
+
     /// The providers for connections to servers.
     ///
     /// # Errors
     ///
-    /// As those of [`ProviderArgs::providers`].
+    /// If the RDMA devices that were asked for cannot be used, or a device was named that is not to be used.
     pub(crate) fn providers(&self) -> anyhow::Result<Providers> {
-        self.provider.providers(self.iwarp())
-    }
-
-    /// The providers over which a server listens at these addresses, some of which have sockets that listen already.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`provider::server_providers`].
-    pub(crate) fn server_providers(
-        &self,
-        at: &[SocketAddr],
-        held: Vec<(SocketAddr, TcpListener)>,
-    ) -> anyhow::Result<ServerProviders> {
-        provider::server_providers(&self.provider.setting(), self.iwarp(), at, held)
+        self.provider.setting().open(self.iwarp())
     }
 
     /// The options that choose the provider.
@@ -157,28 +89,7 @@ impl TransportArgs {
 
     /// Software iWARP.
     pub(crate) fn iwarp(&self) -> Iwarp {
-        Iwarp::new(self.iwarp_config())
-    }
-
-    /// With the extension that one of the designs needs, if that is asked for.
-    fn iwarp_config(&self) -> Config {
-        Config::default()
-            .with_crc(self.crc_mode())
-            .with_several_invalidations(self.remote_invalidation.needs_several())
-    }
-
-    /// The same, which refuses so many clients of a listener at a time with a word.
-    pub(crate) fn iwarp_refusing(&self, refusals: usize) -> Iwarp {
-        Iwarp::new(self.iwarp_config().with_refusals(refusals))
-    }
-
-    fn crc_mode(&self) -> CrcMode {
-        match self.crc {
-            _ if self.no_crc => CrcMode::Off,
-            Crc::On => CrcMode::On,
-            Crc::Off => CrcMode::Off,
-            Crc::Strict => CrcMode::Strict,
-        }
+        Iwarp::new(self.settings().iwarp())
     }
 
     /// Transport of a client's data, in words, before a connection tells.
@@ -186,45 +97,7 @@ impl TransportArgs {
         self.provider.describe()
     }
 
-    /// The integrity checks of software iWARP, in words.
-    pub(crate) fn describe_crc(&self) -> &'static str {
-        match self.crc_mode() {
-            CrcMode::On => "CRC on",
-            CrcMode::Off => "CRC off",
-            CrcMode::Strict => "CRC strict",
-        }
-    }
-
-    pub(crate) fn versions(&self) -> Versions {
-        match self.rpcrdma_version {
-            VersionName::Auto | VersionName::AutoIetf07 => Versions::Auto,
-            VersionName::One => Versions::One,
-            VersionName::Two | VersionName::TwoIetf07 => Versions::Two,
-        }
-    }
-
-    /// The draft of version two.
-    pub(crate) fn dialect(&self) -> Dialect {
-        match self.rpcrdma_version {
-            VersionName::Auto | VersionName::One | VersionName::Two => Dialect::Cel01,
-            VersionName::AutoIetf07 | VersionName::TwoIetf07 => Dialect::Ietf07,
-        }
-    }
-
-    /// The size that was asked for, in both directions, or else the usual one of a direction.
-    pub(crate) fn inline_size_or(&self, usual: InlineThreshold) -> InlineThreshold {
-        self.inline_size.map_or(usual, InlineThreshold::at_most)
-    }
-
     pub(crate) fn remote_invalidation(&self) -> Vec<Design> {
         self.remote_invalidation.0.clone()
-    }
-
-    pub(crate) fn spin(&self) -> Spin {
-        match self.spin {
-            SpinName::Park => Spin::Park,
-            SpinName::Adaptive => Spin::Adaptive,
-            SpinName::Always => Spin::Always,
-        }
     }
 }

@@ -3,7 +3,6 @@
 use super::plan::PairPlan;
 use super::urls::Scheme;
 use crate::capacity::{OF_DEVICE, OF_SOFTWARE};
-use crate::providers::OpenProviders;
 use gateway::CALLS_WITHOUT_PORT;
 use oncrpc_tcp::Limits;
 
@@ -76,8 +75,8 @@ pub(super) fn refusals(descriptors: usize) -> usize {
 }
 
 /// Descriptors of a client connection and the one to the server.
-pub(super) fn of_client(plan: &PairPlan, devices: &dyn OpenProviders) -> usize {
-    let has_device = !devices.device_names(&plan.provider).is_empty();
+pub(super) fn of_client(plan: &PairPlan) -> usize {
+    let has_device = !plan.provider.device_names().is_empty();
     let of_side = |scheme| match scheme {
         Scheme::Rdma if has_device => OF_DEVICE,
         Scheme::Rdma | Scheme::Tcp => OF_SOFTWARE,

@@ -1,111 +1,85 @@
 //! Operation of a running gateway: signals, reloads, pairs that are tried again, and periodic work.
 
+use super::configuration::Configuration;
 use super::observed::Observed;
 use super::pairs::Pairs;
-use super::plan::PairPlan;
-use super::replace::Failed;
+use super::retry::Retries;
+use crate::end::End;
 use crate::signals::{Signals, refresh};
 use crate::systemd;
 use nfs_client::printable;
-use std::path::Path;
-use tokio::time::Interval;
-
-/// The administrator of a gateway, for the program that runs it: the file of its pairs, and its log.
-pub trait Administration {
-    /// Path of the file; `None` if the pairs are of a command line.
-    fn file(&self) -> Option<&Path>;
-
-    /// Reads the file again.
-    ///
-    /// # Errors
-    ///
-    /// If anything in it is wrong. Then the gateway stays as it is.
-    fn reread(&self) -> anyhow::Result<Reread>;
-
-    /// Logs the statistics.
-    fn log_statistics(&self, gateway: &Observed);
-}
-
-/// Contents of a file that was read again.
-#[derive(Debug)]
-pub struct Reread {
-    /// The pairs, in order.
-    pub pairs: Vec<PairPlan>,
-    /// Names of the options that differ from those in force, and take effect at a restart.
-    pub changed: Vec<String>,
-}
 
 /// The parts of a running gateway that change.
-pub(super) struct Operation<'a, A> {
-    pub(super) administration: &'a A,
+pub(super) struct Operation<'a> {
+    pub(super) configuration: &'a Configuration,
+    pub(super) log_statistics: fn(&Observed),
     pub(super) pairs: &'a mut Pairs,
-    /// The pairs of the file, in order.
-    pub(super) order: Vec<PairPlan>,
-    /// Pairs of the file that could not be started so far.
-    pub(super) failed: Vec<Failed>,
-    /// The times at which they are tried again.
-    pub(super) retries: Interval,
+    pub(super) retries: Retries,
     pub(super) observed: &'a Observed,
 }
 
-impl<A: Administration> Operation<'_, A> {
-    /// Handles signals until the terminal that the gateway was started from is closed.
-    pub(super) async fn run(&mut self, mut signals: Signals) {
+impl Operation<'_> {
+    /// Handles signals until the end comes, or the terminal that the gateway was started from is closed.
+    pub(super) async fn run(&mut self, mut signals: Signals, end: &mut End<'_>) {
         let mut refresh = refresh();
         loop {
             tokio::select! {
+                () = end.come() => return,
                 Some(()) = signals.hangup.recv() => match signals.terminal.has_gone() {
                     true => return,
-                    false => self.reload().await,
+                    false => self.reload(end).await,
                 },
-                Some(()) = signals.statistics.recv() => self.administration.log_statistics(self.observed),
-                _ = refresh.tick() => self.pairs.refresh().await,
-                _ = self.retries.tick(), if self.failed.iter().any(Failed::is_retried) => self.retry().await,
+                Some(()) = signals.statistics.recv() => (self.log_statistics)(self.observed),
+                _ = refresh.tick() => {
+                    end.before(self.pairs.refresh()).await;
+                }
+                () = self.retries.due() => self.retry(end).await,
             }
         }
     }
 
     /// Tries pairs again that are not served.
-    pub(super) async fn retry(&mut self) {
-        let failed = std::mem::take(&mut self.failed);
-        self.failed = self.pairs.start_failed(failed, &self.order).await;
-        self.observed.retry_failed(self.failed.clone());
+    pub(super) async fn retry(&mut self, end: &mut End<'_>) {
+        self.retries.try_again(self.pairs, end).await;
+        let failed = self.retries.failed().to_vec();
+        self.observed.retry_failed(failed);
         self.observed.set_pairs(self.pairs);
         systemd::status(&status(self.pairs, self.observed));
     }
 
-    /// Reads the file again, and runs its pairs. A file with an error changes nothing.
-    async fn reload(&mut self) {
-        let Some(file) = self.administration.file() else {
+    /// Reads the file again, and runs its pairs. A file with an error changes nothing. If the end comes meanwhile, nothing
+    /// more is done: all pairs are ended then.
+    async fn reload(&mut self, end: &mut End<'_>) {
+        let Some(file) = self.configuration.file() else {
             tracing::info!(target: "gateway", "there is nothing to read again without --config");
             return;
         };
         let file = file.display();
         systemd::reloading();
         let pairs = &mut *self.pairs;
-        match self.administration.reread() {
-            Ok(read) => {
+        match self.configuration.reread() {
+            Ok((read, changed)) => {
                 if let Err(error) = pairs.sockets.check(&read.pairs) {
                     tracing::warn!(target: "gateway", "nobody accepts its connections now: {error:#}");
                 }
-                let replaced = pairs.replace(read.pairs.clone()).await;
+                let Some(replaced) = pairs.replace(read.pairs.clone(), end).await else {
+                    return;
+                };
                 tracing::info!(target: "gateway", %file, "pairs read again: {replaced}");
                 for failed in &replaced.failed {
                     tracing::error!(target: "gateway", "{failed}");
                 }
                 let failed = replaced.failed.first().map(ToString::to_string);
                 self.observed.record_reload(failed.map_or(Ok(()), Err));
-                self.failed = replaced.failed;
-                self.retries.reset();
-                self.observed.set_failed(self.failed.clone());
-                if !read.changed.is_empty() {
+                self.observed.set_failed(replaced.failed.clone());
+                self.retries = Retries::of(read.pairs, replaced.failed);
+                if !changed.is_empty() {
                     tracing::warn!(
                         target: "gateway",
                         "options of [gateway] have changed that take effect at a restart: {}",
-                        read.changed.join(", ")
+                        changed.join(", ")
                     );
                 }
-                self.order = read.pairs;
             }
             Err(error) => {
                 let error = format!("{error:#}");

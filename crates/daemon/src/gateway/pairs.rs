@@ -7,19 +7,18 @@ use super::event_loops::{EventLoops, SharedGateway};
 use super::plan::{self, PairPlan};
 use super::sockets::Sockets;
 use super::transports::{Sides, over_tcp};
+use super::upstream_connector::UpstreamConnector;
 use super::urls::Scheme;
 use crate::addresses::meet;
 use crate::capacity::raise_limit;
 use crate::clients::Addresses;
 use crate::control::ListenerStatus;
-use crate::device_listeners::DeviceListeners;
 use crate::guard::{self, Guarded};
 use crate::listen;
-use crate::listening::DeviceNames;
 use crate::listening::Listening;
 use crate::locked_memory;
 use crate::names::Names;
-use crate::providers::OpenProviders;
+use crate::providers::{connections_with_memory, warning};
 use crate::registration::{self, Registered};
 use anyhow::Context;
 use gateway::{
@@ -30,12 +29,13 @@ use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, NF
 use oncrpc::LocalUsers;
 use oncrpc_tcp::rpcbind::{NetId, Registration};
 use rpc_serving::admission::Admission;
-use rpcrdma::{ClientConfig, ServerConfig};
+use rpcrdma::any::{DeviceListeners, Over};
+use rpcrdma::{ClientConfig, Iwarp, ServerConfig, iwarp};
 use socket_owner::{LocalAddresses, SocketOwners};
-use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use verbs::{Provider, SetupError};
 
 /// Advice for a listener that refuses clients as there are too many.
@@ -59,8 +59,8 @@ pub struct GatewayOptions {
     pub server: ServerConfig,
     /// Configuration of connections to RDMA servers.
     pub client: ClientConfig,
-    /// Opens providers.
-    pub providers: Arc<dyn OpenProviders>,
+    /// Configuration of software iWARP.
+    pub iwarp: iwarp::Config,
 }
 
 /// The pairs of a gateway.
@@ -75,6 +75,8 @@ pub(super) struct Pairs {
     /// The last warning of too few descriptors.
     told_of_share: Option<String>,
     pub(super) running: Vec<Pair>,
+    /// Tasks of pairs that are ending.
+    ending: Vec<JoinHandle<()>>,
     event_loops: EventLoops,
     local_users: Arc<dyn LocalUsers>,
     names: Names,
@@ -109,8 +111,6 @@ struct OverDevices {
     beside: Option<Arc<dyn Provider>>,
     /// A warning about locked memory, for listeners over devices.
     locked_memory: Option<String>,
-    /// Returns the names of devices.
-    names: DeviceNames,
 }
 
 impl Pairs {
@@ -136,6 +136,7 @@ impl Pairs {
             descriptors: descriptors(),
             told_of_share: None,
             running: Vec::new(),
+            ending: Vec::new(),
             event_loops: EventLoops::default(),
             local_users: match options.trust_local {
                 true => Arc::new(LocalAddresses),
@@ -216,9 +217,7 @@ impl Pairs {
                 .clone()
                 .filter(|plan| plan.mount_port.is_some())
                 .count(),
-            of_clients: plans
-                .map(|plan| of_client(plan, &*self.options.providers))
-                .sum(),
+            of_clients: plans.map(of_client).sum(),
         }
     }
 
@@ -249,8 +248,26 @@ impl Pairs {
     }
 
     /// Ends all pairs.
-    pub(super) async fn end(self) {
-        end_all(self.running).await;
+    pub(super) async fn end(mut self) {
+        let running = std::mem::take(&mut self.running);
+        self.begin_end(running);
+        self.ended().await;
+    }
+
+    /// Begins to end pairs, side by side.
+    pub(super) fn begin_end(&mut self, pairs: Vec<Pair>) {
+        let pairs = pairs.into_iter();
+        self.ending
+            .extend(pairs.map(|pair| tokio::spawn(pair.end())));
+    }
+
+    /// Waits until all pairs have ended that are ending. If this is dropped, they go on.
+    pub(super) async fn ended(&mut self) {
+        while let Some(one) = self.ending.last_mut() {
+            // One that has panicked has ended, too.
+            let _ = one.await;
+            self.ending.pop();
+        }
     }
 
     /// Starts a pair.
@@ -266,7 +283,7 @@ impl Pairs {
         let clients = Arc::new(AllowedClients::new(plan.access(&self.addresses)));
         let name = Arc::default();
         let (listen, over_devices) = self.listen(&plan, &clients, &name)?;
-        let upstream_side = self.upstream(&plan, upstream.clone());
+        let upstream_side = self.upstream(&plan, upstream.clone())?;
         let mount_server = plan.mount_server(self.key(&plan, "upstream_mount"));
         let forwarder = MountForwarder::new(mount_server);
         let config = self
@@ -364,34 +381,29 @@ impl Pairs {
                         self.sockets.listening_at(addr)
                     ))
                     .with_connections_hint(MORE_CONNECTIONS);
-                let providers = options.providers.server_providers(
-                    &plan.provider,
-                    Some(refusals(self.descriptors)),
-                    addr,
-                    self.sockets.at(addr)?,
-                )?;
+                let refusals = refusals(self.descriptors);
+                let software = Iwarp::new(options.iwarp.clone().with_refusals(refusals));
+                let socket = self.sockets.at(addr)?.map(|socket| (addr, socket));
+                let sockets = socket.into_iter().collect();
+                let providers = plan.provider.open_to_listen(software, &[addr], sockets)?;
                 config.max_connections = connections;
-                config.max_connections = providers.connections_with_memory(&config);
+                config.max_connections = connections_with_memory(&providers, &config);
                 config.max_connections_per_address = config.max_connections.div_ceil(2);
                 config.local_users = Some(Arc::clone(&self.local_users));
                 let locked_memory = match providers.use_devices() {
                     true => locked_memory::warning(&config),
                     false => None,
                 };
-                let guarded = |provider, is_devices| {
-                    Arc::new(
-                        self.guarded(provider, is_devices, clients)
-                            .named(Arc::clone(name)),
-                    )
-                };
-                let first = guarded(providers.first, providers.first_is_devices);
-                let beside = providers.beside;
+                let providers = providers.wrapped(|over, provider| {
+                    let guarded = self.guarded(provider, over == Over::Devices, clients);
+                    Arc::new(guarded.named(Arc::clone(name)))
+                });
                 let over_devices = OverDevices {
-                    beside: beside.map(|devices| guarded(devices, true) as Arc<dyn Provider>),
+                    beside: providers.devices_beside().cloned(),
                     locked_memory,
-                    names: providers.device_names,
                 };
-                (Listen::rdma(first, addr, config), over_devices)
+                let main = Arc::clone(providers.main());
+                (Listen::rdma(main, addr, config), over_devices)
             }
             Scheme::Tcp => {
                 let listener = self.tcp_listener(addr, &self.key(plan, "listen"))?;
@@ -410,7 +422,6 @@ impl Pairs {
                 let over_devices = OverDevices {
                     beside: None,
                     locked_memory: None,
-                    names: BTreeMap::new,
                 };
                 (listen, over_devices)
             }
@@ -448,8 +459,8 @@ impl Pairs {
         }
     }
 
-    fn upstream(&self, plan: &PairPlan, addrs: Vec<SocketAddr>) -> Upstream {
-        match plan.upstream.scheme {
+    fn upstream(&self, plan: &PairPlan, addrs: Vec<SocketAddr>) -> anyhow::Result<Upstream> {
+        Ok(match plan.upstream.scheme {
             Scheme::Tcp => Upstream::Tcp {
                 addrs,
                 source_ports: match plan.reserved_port {
@@ -457,12 +468,16 @@ impl Pairs {
                     false => SourcePorts::Any,
                 },
             },
-            Scheme::Rdma => Upstream::Rdma {
-                connect: self.options.providers.connector(&plan.provider),
-                addrs,
-                config: Box::new(self.options.client.clone()),
-            },
-        }
+            Scheme::Rdma => {
+                let software = Iwarp::new(self.options.iwarp.clone());
+                let options = plan.provider.options(software)?;
+                Upstream::Rdma {
+                    connect: Arc::new(UpstreamConnector::new(options)),
+                    addrs,
+                    config: Box::new(self.options.client.clone()),
+                }
+            }
+        })
     }
 
     fn config(&self, plan: &PairPlan) -> GatewayConfig {
@@ -480,7 +495,7 @@ impl OverDevices {
         if plan.listen.scheme == Scheme::Tcp {
             return vec![over_tcp(at)];
         }
-        let mut beside = match self.beside {
+        let beside = match self.beside {
             Some(devices) => {
                 let listen = async |at| gateway.listen_also(Arc::clone(&devices), at).await;
                 DeviceListeners::listen(&[at], listen).await
@@ -488,13 +503,14 @@ impl OverDevices {
             None => DeviceListeners::default(),
         };
         let first_is_devices = plan.listens_over_devices_alone();
+        let mut warnings: Vec<_> = beside.missing.iter().map(warning).collect();
         if first_is_devices || !beside.listening.is_empty() {
-            beside.warnings.extend(self.locked_memory);
+            warnings.extend(self.locked_memory);
         }
-        for warning in &beside.warnings {
+        for warning in &warnings {
             tracing::warn!(target: "gateway", listen = %plan.listen, "{warning}");
         }
-        Listening::new(vec![at], first_is_devices, beside.listening, self.names).listeners()
+        Listening::new(vec![at], first_is_devices, beside.listening).listeners()
     }
 }
 
@@ -518,8 +534,8 @@ impl Pair {
     }
 
     /// The transports of both sides.
-    pub fn sides(&self, devices: &dyn OpenProviders) -> Sides {
-        Sides::new(&self.plan, self.listeners.clone(), &self.upstream, devices)
+    pub fn sides(&self) -> Sides {
+        Sides::new(&self.plan, self.listeners.clone(), &self.upstream)
     }
 
     pub(super) fn monitor(&self) -> GatewayMonitor {
@@ -571,18 +587,6 @@ impl Pair {
         }
         let stats = self.gateway.shutdown().await;
         tracing::debug!(target: "gateway", listen = %self.plan.listen, ?stats, "pair ended");
-    }
-}
-
-/// Ends pairs side by side.
-pub(super) async fn end_all(pairs: Vec<Pair>) {
-    let ending: Vec<_> = pairs
-        .into_iter()
-        .map(|pair| tokio::spawn(pair.end()))
-        .collect();
-    for ended in ending {
-        // One that has panicked has ended, too.
-        let _ = ended.await;
     }
 }
 

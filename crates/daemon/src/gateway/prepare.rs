@@ -8,11 +8,13 @@ use super::transports::over_tcp;
 use super::urls::Scheme;
 use crate::addresses::at_port;
 use crate::control::ListenerStatus;
-use crate::device_listeners::{DeviceListeners, is_in_use};
 use crate::listen;
 use crate::listening::Listening;
 use crate::lookup::addresses_of;
+use crate::providers::warning;
 use anyhow::{Context, bail};
+use rpcrdma::Iwarp;
+use rpcrdma::any::{DeviceListeners, Over, is_in_use};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -60,7 +62,8 @@ impl Pairs {
             );
         }
         if [plan.listen.scheme, plan.upstream.scheme].contains(&Scheme::Rdma) {
-            self.options.providers.check(&plan.provider)?;
+            let software = Iwarp::new(self.options.iwarp.clone());
+            plan.provider.open(software).map(drop)?;
         }
         Ok(upstream)
     }
@@ -105,27 +108,25 @@ impl Pairs {
         if plan.listen.scheme == Scheme::Tcp {
             return Ok((vec![over_tcp(addr)], Vec::new()));
         }
-        let open = &self.options.providers;
-        let providers = open.server_providers(&plan.provider, None, addr, None)?;
-        if providers.first_is_devices {
-            match providers.first.listen(addr).await {
+        let software = Iwarp::new(self.options.iwarp.clone());
+        let setting = &plan.provider;
+        let providers = setting.open_to_listen(software, &[addr], Vec::new())?;
+        let over_devices = providers.over() == Over::Devices;
+        if over_devices {
+            match providers.main().listen(addr).await {
                 Err(error) if !(is_in_use(&error) && has(addr)) => {
                     return Err(self.cannot_listen(error, plan));
                 }
                 Ok(_) | Err(_) => {}
             }
         }
-        let beside = match &providers.beside {
+        let beside = match providers.devices_beside() {
             Some(devices) => DeviceListeners::try_out(&[addr], devices, has).await,
             None => DeviceListeners::default(),
         };
-        let listening = Listening::new(
-            vec![addr],
-            providers.first_is_devices,
-            beside.listening,
-            providers.device_names,
-        );
-        Ok((listening.listeners(), beside.warnings))
+        let listening = Listening::new(vec![addr], over_devices, beside.listening);
+        let warnings = beside.missing.iter().map(warning).collect();
+        Ok((listening.listeners(), warnings))
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::advice;
 use super::circles::{ResolvedPair, circle};
-use super::pairs::{Pair, Pairs, end_all};
+use super::pairs::{Pair, Pairs};
 use super::plan::PairPlan;
 use super::sockets::Sockets;
 use super::urls::ListenUrl;
+use crate::end::End;
 use crate::errors::check_none;
 use anyhow::anyhow;
 use std::collections::BTreeSet;
@@ -161,12 +162,17 @@ pub(super) fn leads_back(way: &str) -> anyhow::Error {
 impl Pairs {
     /// Runs these from now on. Pairs that stay the same are not touched, nor those in which only the
     /// allowed clients differ, but for these. One that cannot be started is reported, and the one that it
-    /// was to replace goes on.
-    pub(super) async fn replace(&mut self, plans: Vec<PairPlan>) -> Replaced {
+    /// was to replace goes on. Returns `None` if the end comes before all is done: no further pair is started then, and each
+    /// that ran runs or is ending.
+    pub(super) async fn replace(
+        &mut self,
+        plans: Vec<PairPlan>,
+        end: &mut End<'_>,
+    ) -> Option<Replaced> {
         let before = self.running.iter().map(|pair| &pair.plan);
         let all: Vec<PairPlan> = plans.iter().chain(before).cloned().collect();
-        self.look_up_clients(&all).await;
-        let prepared = self.prepare_all(&plans).await;
+        end.before(self.look_up_clients(&all)).await?;
+        let prepared = end.before(self.prepare_all(&plans)).await?;
         let wanted = plans.into_iter().zip(prepared);
         let mut wanted: Vec<Wanted> = wanted
             .map(|(plan, prepared)| Wanted {
@@ -182,13 +188,16 @@ impl Pairs {
         replaced
             .removed
             .extend(leaving.iter().map(|pair| pair.plan.listen.to_string()));
-        let all = self.start_beside(wanted, &mut leaving, &mut replaced).await;
+        let all = self.start_beside(wanted, &mut leaving, &mut replaced, end);
+        let all = all.await;
         // Their ports have to be free before others can have them.
-        end_all(leaving).await;
+        self.begin_end(leaving);
+        end.before(self.ended()).await;
         let mut running = Vec::new();
         for next in all {
             match next {
                 Next::Runs(pair) => running.push(pair),
+                Next::Starts { .. } if end.has_come().await => {}
                 Next::Starts {
                     plan,
                     upstream,
@@ -207,19 +216,23 @@ impl Pairs {
                 .iter()
                 .filter(|pair| pair.plan.listen == *listen)
             {
-                *closed += pair.close_those_not_allowed().await;
+                *closed += end.before(pair.close_those_not_allowed()).await?;
             }
         }
-        replaced
+        match end.has_come().await {
+            true => None,
+            false => Some(replaced),
+        }
     }
 
     /// Starts what needs no port of another pair. Says what runs, and what is to be started once all
-    /// that is leaving has ended.
+    /// that is leaving has ended. Once the end has come, it starts nothing more.
     async fn start_beside(
         &self,
         wanted: Vec<Wanted>,
         leaving: &mut Vec<Pair>,
         replaced: &mut Replaced,
+        end: &mut End<'_>,
     ) -> Vec<Next> {
         let mut ending: Vec<&Pair> = leaving.iter().collect();
         let replaceable = wanted.iter().filter(|one| !one.stays);
@@ -240,6 +253,10 @@ impl Pairs {
                 running,
                 stays,
             } = one;
+            if end.has_come().await {
+                next.extend(running.map(Next::Runs));
+                continue;
+            }
             let waits = can_wait.is_some();
             let prepared = prepared.and_then(|addrs| can_wait.unwrap_or(Ok(())).map(|()| addrs));
             let runs = match (stays, prepared, running) {
@@ -353,4 +370,73 @@ fn match_up(wanted: &mut [Wanted], running: Vec<Pair>) -> Vec<Pair> {
         }
     }
     left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::circles::tests::plan;
+    use crate::gateway::retry::tests::pairs;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    /// An end that comes when it is asked for so many times.
+    struct AfterPolls(usize);
+
+    impl Future for AfterPolls {
+        type Output = ();
+
+        fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+            match self.0 {
+                0 => Poll::Ready(()),
+                _ => {
+                    self.0 -= 1;
+                    Poll::Pending
+                }
+            }
+        }
+    }
+
+    fn to(listen: &str, upstream_port: u16) -> PairPlan {
+        let (plan, _) = plan(listen, &format!("rdma://127.0.0.1:{upstream_port}"));
+        plan
+    }
+
+    fn urls(pairs: &Pairs) -> Vec<String> {
+        pairs.running.iter().map(Pair::url).collect()
+    }
+
+    #[tokio::test]
+    async fn pairs_run_or_end_in_order_at_whatever_step_of_a_reload_the_end_comes() {
+        let any = "tcp://127.0.0.1:0";
+        let (mut steps, mut kept_all, mut after_the_end) = (0, 0, 0);
+        loop {
+            let mut pairs = pairs();
+            let before = vec![to(any, 1), to(any, 2), to(any, 3)];
+            let replaced = pairs.replace(before, &mut End::never()).await;
+            assert!(replaced.unwrap().failed.is_empty());
+            let [stays, changes, leaves] = &urls(&pairs)[..] else {
+                panic!("three pairs");
+            };
+            // The second needs the port of its predecessor, and the last one is new.
+            let wanted = vec![to(any, 1), to(changes, 4), to(any, 5)];
+            let mut end = End::at(AfterPolls(steps));
+            let replaced = pairs.replace(wanted, &mut end).await;
+            let now = urls(&pairs);
+            assert!(now.contains(stays), "step {steps}: {now:?}");
+            let unchanged = now.contains(changes) && now.contains(leaves) && now.len() == 3;
+            match (&replaced, unchanged) {
+                (Some(replaced), _) => assert_eq!((now.len(), replaced.failed.len()), (3, 0)),
+                (None, true) => kept_all += 1,
+                // Those that run no more have ended, or are ending and waited for.
+                (None, false) => after_the_end += 1,
+            }
+            pairs.end().await;
+            if replaced.is_some() {
+                break;
+            }
+            steps += 1;
+        }
+        assert!(kept_all > 0 && after_the_end > 0, "{steps} steps");
+    }
 }

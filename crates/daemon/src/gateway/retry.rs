@@ -4,20 +4,14 @@ use super::circles::{ResolvedPair, circle};
 use super::pairs::{Pair, Pairs};
 use super::plan::PairPlan;
 use super::replace::{Failed, leads_back};
+use crate::end::End;
+use std::future::pending;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// Pause before pairs that are not served are tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(30);
-
-/// The times at which pairs are tried again; the first one is after the pause.
-pub(super) fn retries() -> Interval {
-    let mut retries = interval(RETRY);
-    retries.reset();
-    retries.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    retries
-}
 
 impl Failed {
     /// Whether it is tried again. One that another pair still serves in its place is not: that would lose its connections
@@ -27,36 +21,75 @@ impl Failed {
     }
 }
 
-impl Pairs {
-    /// Tries pairs once more that are not served, of a file with these pairs in this order. Returns those that still are not
-    /// as the file says. No running pair is touched.
-    pub(super) async fn start_failed(
-        &mut self,
-        failed: Vec<Failed>,
-        order: &[PairPlan],
-    ) -> Vec<Failed> {
-        let retried = failed.iter().filter(|one| one.is_retried());
+/// Pairs of the file that could not be started, and the times at which they are tried again.
+pub(super) struct Retries {
+    /// The pairs of the file, in order.
+    order: Vec<PairPlan>,
+    failed: Vec<Failed>,
+    times: Interval,
+}
+
+impl Retries {
+    /// Those of a file with these pairs, in this order. The first time is after the pause.
+    pub(super) fn of(order: Vec<PairPlan>, failed: Vec<Failed>) -> Self {
+        let mut times = interval(RETRY);
+        times.reset();
+        times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            order,
+            failed,
+            times,
+        }
+    }
+
+    /// The pairs that could not be started so far.
+    pub(super) fn failed(&self) -> &[Failed] {
+        &self.failed
+    }
+
+    /// Waits for the next time, if a pair is tried again.
+    pub(super) async fn due(&mut self) {
+        match self.failed.iter().any(Failed::is_retried) {
+            true => drop(self.times.tick().await),
+            false => pending().await,
+        }
+    }
+
+    /// Tries pairs once more that are not served, until the end comes. Keeps those that still are not as the file says. No
+    /// running pair is touched.
+    pub(super) async fn try_again(&mut self, pairs: &mut Pairs, end: &mut End<'_>) {
+        let retried = self.failed.iter().filter(|one| one.is_retried());
         let plans: Vec<PairPlan> = retried.map(|one| one.plan.clone()).collect();
-        let running = self.running.iter().map(|pair| &pair.plan);
+        let running = pairs.running.iter().map(|pair| &pair.plan);
         let all: Vec<PairPlan> = plans.iter().chain(running).cloned().collect();
-        self.look_up_clients(&all).await;
-        let mut prepared = self.prepare_all(&plans).await.into_iter();
+        if end.before(pairs.look_up_clients(&all)).await.is_none() {
+            return;
+        }
+        let Some(prepared) = end.before(pairs.prepare_all(&plans)).await else {
+            return;
+        };
+        let mut prepared = prepared.into_iter();
         let mut still = Vec::new();
-        for mut one in failed {
-            let Some(prepared) = one.is_retried().then(|| prepared.next()).flatten() else {
+        for mut one in std::mem::take(&mut self.failed) {
+            let prepared = one.is_retried().then(|| prepared.next()).flatten();
+            let prepared = match end.has_come().await {
+                true => None,
+                false => prepared,
+            };
+            let Some(prepared) = prepared else {
                 still.push(one);
                 continue;
             };
             one.attempts += 1;
-            let started = match prepared.and_then(|to| self.leads_elsewhere(&one.plan, to)) {
-                Ok(upstream) => self.start(one.plan.clone(), upstream).await,
+            let started = match prepared.and_then(|to| leads_elsewhere(pairs, &one.plan, to)) {
+                Ok(upstream) => pairs.start(one.plan.clone(), upstream).await,
                 Err(error) => Err(error),
             };
             match started {
                 Ok(pair) => {
                     let listen = pair.url();
                     tracing::info!(target: "gateway", listen, "the pair is served now, at attempt {}", one.attempts);
-                    self.running.push(pair);
+                    pairs.running.push(pair);
                 }
                 Err(error) => {
                     let why = format!("{error:#}");
@@ -68,72 +101,68 @@ impl Pairs {
                 }
             }
         }
+        self.failed = still;
         let place = |pair: &Pair| {
-            order
-                .iter()
-                .position(|plan| plan.listen == pair.plan.listen)
+            let mut order = self.order.iter();
+            order.position(|plan| plan.listen == pair.plan.listen)
         };
-        self.running
+        pairs
+            .running
             .sort_by_key(|pair| place(pair).unwrap_or(usize::MAX));
-        self.are_running().await;
-        still
+        pairs.are_running().await;
     }
+}
 
-    /// Checks that a pair would not lead back to itself through those that run. Returns the addresses of its server.
-    fn leads_elsewhere(
-        &self,
-        plan: &PairPlan,
-        upstream: Vec<SocketAddr>,
-    ) -> anyhow::Result<Vec<SocketAddr>> {
-        let running = self.running.iter().map(|pair| ResolvedPair {
-            plan: &pair.plan,
-            listening: pair.listening,
-            upstream: &pair.upstream,
-        });
-        let this = ResolvedPair {
-            plan,
-            listening: self.sockets.listening_at(plan.listen.addr),
-            upstream: &upstream,
-        };
-        let known: Vec<_> = [this].into_iter().chain(running).collect();
-        match circle(&known, 0) {
-            Some(way) => Err(leads_back(&way)),
-            None => Ok(upstream),
-        }
+/// Checks that a pair would not lead back to itself through those that run. Returns the addresses of its server.
+fn leads_elsewhere(
+    pairs: &Pairs,
+    plan: &PairPlan,
+    upstream: Vec<SocketAddr>,
+) -> anyhow::Result<Vec<SocketAddr>> {
+    let running = pairs.running.iter().map(|pair| ResolvedPair {
+        plan: &pair.plan,
+        listening: pair.listening,
+        upstream: &pair.upstream,
+    });
+    let this = ResolvedPair {
+        plan,
+        listening: pairs.sockets.listening_at(plan.listen.addr),
+        upstream: &upstream,
+    };
+    let known: Vec<_> = [this].into_iter().chain(running).collect();
+    match circle(&known, 0) {
+        Some(way) => Err(leads_back(&way)),
+        None => Ok(upstream),
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::config::Given;
     use crate::gateway::circles::tests::plan;
+    use crate::gateway::configuration::{Configuration, PairsFrom, Source};
     use crate::gateway::observed::Observed;
-    use crate::gateway::operation::{Administration, Operation, Reread};
+    use crate::gateway::operation::Operation;
     use crate::gateway::pairs::GatewayOptions;
+    use crate::gateway::settings::GatewaySettings;
     use crate::gateway::sockets::Sockets;
-    use crate::providers::tests::Software;
     use crate::reports::Tells;
-    use rpcrdma::{ClientConfig, ServerConfig};
+    use rpcrdma::{ClientConfig, ServerConfig, iwarp};
     use std::net::TcpListener;
-    use std::path::Path;
-    use std::sync::Arc;
 
-    /// A command line without a file.
-    struct NoFile;
-
-    impl Administration for NoFile {
-        fn file(&self) -> Option<&Path> {
-            None
-        }
-
-        fn reread(&self) -> anyhow::Result<Reread> {
-            anyhow::bail!("there is no file")
-        }
-
-        fn log_statistics(&self, _: &Observed) {}
+    /// That of a command line.
+    fn configuration() -> Configuration {
+        let (pair, _) = plan("tcp://127.0.0.1:0", "rdma://127.0.0.1:1");
+        let source = Source {
+            settings: GatewaySettings::default(),
+            given: Given::default(),
+            pairs: PairsFrom::CommandLine(Vec::new(), Box::new(pair)),
+        };
+        source.read().unwrap().0
     }
 
-    fn pairs() -> Pairs {
+    pub(in crate::gateway) fn pairs() -> Pairs {
         let options = GatewayOptions {
             trust_local: true,
             max_connections: 1024,
@@ -142,9 +171,15 @@ mod tests {
             in_file: false,
             server: ServerConfig::default(),
             client: ClientConfig::default(),
-            providers: Arc::new(Software),
+            iwarp: iwarp::Config::default(),
         };
         Pairs::new(options, Sockets::default())
+    }
+
+    /// Runs these, and returns those that cannot be started.
+    async fn replace(pairs: &mut Pairs, plans: &[PairPlan]) -> Vec<Failed> {
+        let replaced = pairs.replace(plans.to_vec(), &mut End::never()).await;
+        replaced.unwrap().failed
     }
 
     fn listening(pairs: &Pairs) -> Vec<SocketAddr> {
@@ -159,14 +194,17 @@ mod tests {
         let (second, _) = plan("tcp://127.0.0.1:0", "rdma://127.0.0.1:1");
         let order = [first, second];
         let mut pairs = pairs();
-        let failed = pairs.replace(order.to_vec()).await.failed;
+        let failed = replace(&mut pairs, &order).await;
         assert_eq!((failed.len(), listening(&pairs).len()), (1, 1));
-        let failed = pairs.start_failed(failed, &order).await;
+        let mut retries = Retries::of(order.to_vec(), failed);
+        let end = &mut End::never();
+        retries.try_again(&mut pairs, end).await;
+        let failed = retries.failed();
         assert_eq!(failed[0].attempts, 2);
         assert!(failed[0].why.contains("is in use"), "{}", failed[0].why);
         drop(taken);
-        let failed = pairs.start_failed(failed, &order).await;
-        assert!(failed.is_empty());
+        retries.try_again(&mut pairs, end).await;
+        assert!(retries.failed().is_empty());
         assert_eq!((listening(&pairs)[0], listening(&pairs).len()), (port, 2));
         pairs.end().await;
     }
@@ -179,16 +217,15 @@ mod tests {
         let (second, _) = plan(&format!("tcp://{port}"), "rdma://127.0.0.1:1");
         let order = vec![first, second];
         let mut pairs = pairs();
-        let failed = pairs.replace(order.clone()).await.failed;
+        let failed = replace(&mut pairs, &order).await;
         let observed = Observed::new(&pairs);
         observed.record_reload(Err(failed[0].to_string()));
         observed.set_failed(failed.clone());
         let mut operation = Operation {
-            administration: &NoFile,
+            configuration: &configuration(),
+            log_statistics: |_| {},
             pairs: &mut pairs,
-            order,
-            failed,
-            retries: retries(),
+            retries: Retries::of(order, failed),
             observed: &observed,
         };
         let shows = |up: f64, reloaded: f64| {
@@ -207,13 +244,14 @@ mod tests {
             assert_eq!(values("rpcrdma_last_reload_successful", ""), [reloaded]);
         };
         shows(0.0, 0.0);
-        operation.retry().await;
+        let end = &mut End::never();
+        operation.retry(end).await;
         shows(0.0, 0.0);
         drop(taken);
-        operation.retry().await;
+        operation.retry(end).await;
         shows(1.0, 1.0);
-        assert!(operation.failed.is_empty());
-        assert_eq!(operation.retries.period(), RETRY);
+        assert!(operation.retries.failed().is_empty());
+        assert_eq!(operation.retries.times.period(), RETRY);
         pairs.end().await;
     }
 
@@ -227,7 +265,9 @@ mod tests {
             attempts: 1,
         };
         let mut pairs = pairs();
-        let failed = pairs.start_failed(vec![failed], &[changed]).await;
+        let mut retries = Retries::of(vec![changed], vec![failed]);
+        retries.try_again(&mut pairs, &mut End::never()).await;
+        let failed = retries.failed();
         assert_eq!((failed.len(), failed[0].attempts), (1, 1));
         assert!(listening(&pairs).is_empty());
     }
@@ -236,11 +276,11 @@ mod tests {
     async fn pair_that_would_lead_back_through_a_running_one_is_not_started() {
         let mut pairs = pairs();
         let (one, _) = plan("tcp://127.0.0.1:0", "rdma://127.0.0.1:1");
-        assert!(pairs.replace(vec![one]).await.failed.is_empty());
+        assert!(replace(&mut pairs, &[one]).await.is_empty());
         let at = listening(&pairs)[0];
         pairs.running[0].upstream = vec!["127.0.0.1:1".parse().unwrap()];
         let (other, to) = plan("rdma://127.0.0.1:1", &format!("tcp://{at}"));
-        let refused = pairs.leads_elsewhere(&other, to).unwrap_err().to_string();
+        let refused = leads_elsewhere(&pairs, &other, to).unwrap_err().to_string();
         assert!(
             refused.starts_with("its server is the gateway itself"),
             "{refused}"

@@ -1,15 +1,16 @@
 //! A running gateway: its start, its parts and its end.
 
 use super::check::check_port_of_metrics;
+use super::configuration::Configuration;
 use super::observed::Observed;
-use super::operation::{Administration, Operation, status};
+use super::operation::{Operation, status};
 use super::pairs::{GatewayOptions, Pair, Pairs};
 use super::plan::PairPlan;
-use super::retry::retries;
+use super::retry::Retries;
 use super::sockets::Sockets;
+use crate::end::End;
 use crate::errors::check_none;
 use crate::heap;
-use crate::providers::OpenProviders;
 use crate::reports::{ReportPlaces, Reports};
 use crate::signals::Signals;
 use crate::systemd;
@@ -47,8 +48,8 @@ impl RunningGateway {
         sockets.check(&order)?;
         check_port_of_metrics(&order, (places, metrics_setting))?;
         let mut pairs = Pairs::new(options, sockets);
-        let started = pairs.replace(order.clone()).await;
-        let failed = started.failed.iter();
+        let started = pairs.replace(order.clone(), &mut End::never()).await;
+        let failed = started.iter().flat_map(|started| &started.failed);
         let failed = failed.map(|failed| anyhow!("{}: {}", failed.plan.listen, failed.why));
         if let Err(error) = check_none(failed.collect()) {
             pairs.end().await;
@@ -79,11 +80,6 @@ impl RunningGateway {
         self.pairs.running()
     }
 
-    /// Opens providers.
-    pub fn providers(&self) -> &dyn OpenProviders {
-        &*self.pairs.options.providers
-    }
-
     /// Address of metrics, if they are served.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.reports.metrics()
@@ -94,24 +90,31 @@ impl RunningGateway {
         self.reports.control()
     }
 
-    /// Runs until the terminal that the gateway was started from is closed: systemd is told that it is ready, and signals are
-    /// handled.
-    pub async fn run(&mut self, signals: Signals, administration: &impl Administration) {
+    /// Runs until `end` is, or the terminal that the gateway was started from is closed: systemd is told that it is ready, and
+    /// signals are handled. `configuration` is that of the start, whose file is read again, and `log_statistics` logs. A reload
+    /// is left between two of its steps, so that [`shutdown`](Self::shutdown) ends every pair in order.
+    pub async fn run(
+        &mut self,
+        signals: Signals,
+        configuration: &Configuration,
+        log_statistics: fn(&Observed),
+        end: impl Future<Output = ()>,
+    ) {
         let observed = &*self.reports.observed;
         let version = env!("CARGO_PKG_VERSION");
         tracing::info!(target: "gateway", version, "started: {}", status(&self.pairs, observed));
         systemd::ready(&status(&self.pairs, observed));
         let event_loops = self.pairs.event_loops();
         let mut operation = Operation {
-            administration,
+            configuration,
+            log_statistics,
             pairs: &mut self.pairs,
-            order: self.order.clone(),
-            failed: Vec::new(),
-            retries: retries(),
+            retries: Retries::of(self.order.clone(), Vec::new()),
             observed,
         };
+        let mut end = End::at(end);
         tokio::select! {
-            () = operation.run(signals) => {}
+            () = operation.run(signals, &mut end) => {}
             () = heap::trim_heap(|| observed.connections()) => {}
             () = systemd::feed_watchdog(async || event_loops.respond().await) => {}
         }

@@ -4,7 +4,6 @@ use super::plan::PairPlan;
 use super::urls::Scheme;
 use crate::control::{ListenerStatus, ReachedOver, UpstreamStatus};
 use crate::listening::provider_name;
-use crate::providers::OpenProviders;
 use gateway::UpstreamConnection;
 use nfs_client::printable;
 use std::collections::BTreeMap;
@@ -33,25 +32,16 @@ pub struct Sides {
 
 impl Sides {
     /// Those of a pair with these listeners and a server with these addresses.
-    pub fn new(
-        plan: &PairPlan,
-        listeners: Vec<ListenerStatus>,
-        server: &[SocketAddr],
-        devices: &dyn OpenProviders,
-    ) -> Self {
+    pub fn new(plan: &PairPlan, listeners: Vec<ListenerStatus>, server: &[SocketAddr]) -> Self {
         Self {
             listeners,
-            upstream: upstream(plan, server, devices),
+            upstream: upstream(plan, server),
         }
     }
 }
 
 /// The providers to a server with these addresses, in the order in which they are tried.
-fn upstream(
-    plan: &PairPlan,
-    server: &[SocketAddr],
-    devices: &dyn OpenProviders,
-) -> Vec<ReachedOver> {
+fn upstream(plan: &PairPlan, server: &[SocketAddr]) -> Vec<ReachedOver> {
     let over = |provider: &str, devices| ReachedOver {
         provider: provider.to_owned(),
         devices,
@@ -63,7 +53,7 @@ fn upstream(
     // Loopback is left to software iWARP, if that is tried.
     let names = match !plan.provider.wants_devices() && server.iter().all(is_loopback) {
         true => Vec::new(),
-        false => devices.device_names(&plan.provider),
+        false => plan.provider.device_names(),
     };
     match (plan.provider.wants_devices(), names.is_empty()) {
         (true, _) => vec![over(provider_name(true), names)],
@@ -146,7 +136,6 @@ fn words(provider: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::providers::tests::Software;
     use crate::providers::{ProviderKind, ProviderSetting};
 
     fn plan(upstream: &str) -> PairPlan {
@@ -193,11 +182,11 @@ mod tests {
             "rxe0, mlx5_0, else software iWARP"
         );
         assert_eq!(
-            describe_upstream(&upstream(&plan("tcp://filer"), &[], &Software)),
+            describe_upstream(&upstream(&plan("tcp://filer"), &[])),
             "TCP"
         );
         assert_eq!(
-            describe_upstream(&upstream(&plan("rdma://filer"), &[], &Software)),
+            describe_upstream(&upstream(&plan("rdma://filer"), &[])),
             "software iWARP"
         );
     }

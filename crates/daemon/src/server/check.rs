@@ -9,17 +9,17 @@ use crate::addresses::meet;
 use crate::checks::{PortsInUse, may_write, shares_network};
 use crate::clients::Addresses;
 use crate::control::{ServerStatus, asking};
-use crate::device_listeners::{self, DeviceListeners};
 use crate::errors::{Several, check_none};
 use crate::listen;
 use crate::listening::Listening;
 use crate::names::Names;
-use crate::providers::ServerProviders;
+use crate::providers::warning;
 use crate::registration::{Registered, entries, ports_not_registered};
 use crate::systemd;
 use anyhow::Context;
 use nfs_server::HandleKey;
 use oncrpc::plain;
+use rpcrdma::any::{DeviceListeners, Over, Providers, is_in_use};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -45,7 +45,7 @@ pub struct CheckedServer {
 /// Those of the file, and those of a start, in its words.
 pub async fn check(
     options: &ServerOptions,
-    open: impl FnOnce() -> anyhow::Result<ServerProviders>,
+    open: impl FnOnce() -> anyhow::Result<Providers>,
     of_file: Vec<anyhow::Error>,
 ) -> anyhow::Result<CheckedServer> {
     let file_is_right = of_file.is_empty();
@@ -152,29 +152,30 @@ impl Listeners<'_> {
     /// If it could not be listened over any device.
     async fn check(
         &self,
-        open: impl FnOnce() -> anyhow::Result<ServerProviders>,
+        open: impl FnOnce() -> anyhow::Result<Providers>,
         warnings: &mut Vec<String>,
         errors: &mut Vec<anyhow::Error>,
     ) -> anyhow::Result<Listening> {
         let options = self.options;
         let providers = open()?;
         let mut in_use = PortsInUse::of("server");
-        self.try_out(providers.first_is_devices, &mut in_use, errors);
+        let over_devices = providers.over() == Over::Devices;
+        self.try_out(over_devices, &mut in_use, errors);
         let is_served = |addr| has(self.running, addr).is_some();
         let mut beside = Vec::new();
         let mut cannot = Vec::new();
-        if let Some(devices) = &providers.beside {
+        if let Some(devices) = providers.devices_beside() {
             let found = DeviceListeners::try_out(&options.listen, devices, is_served).await;
-            warnings.extend(found.warnings);
+            warnings.extend(found.missing.iter().map(warning));
             beside = found.listening;
-        } else if providers.first_is_devices {
+        } else if over_devices {
             for &addr in &options.listen {
-                let Err(error) = providers.first.listen(addr).await else {
+                let Err(error) = providers.main().listen(addr).await else {
                     continue;
                 };
                 // Where a server listens over devices, another cannot now.
                 match has(self.running, addr) {
-                    Some(pid) if device_listeners::is_in_use(&error) => in_use.add(pid, addr),
+                    Some(pid) if is_in_use(&error) => in_use.add(pid, addr),
                     _ => cannot.push(listen::cannot(error, addr)),
                 }
             }
@@ -183,12 +184,7 @@ impl Listeners<'_> {
         self.check_rpcbind(warnings, errors).await;
         check_none(cannot)?;
         let asked = options.listen.clone();
-        Ok(Listening::new(
-            asked,
-            providers.first_is_devices,
-            beside,
-            providers.device_names,
-        ))
+        Ok(Listening::new(asked, over_devices, beside))
     }
 
     /// Tries the ports of TCP.

@@ -1,10 +1,10 @@
 //! Operation of a running server: signals, reloads, exports that come and go, and periodic work.
 
 use super::advice;
+use super::configuration::Configuration;
 use super::live_exports::LiveExports;
 use super::mounts::MountWatch;
 use super::observed::Observed;
-use super::plan::Plan;
 use super::running::RunningServer;
 use crate::heap;
 use crate::signals::{Signals, refresh};
@@ -12,41 +12,17 @@ use crate::systemd;
 use nfs_client::printable;
 use nfs_server::Mount3;
 use std::future::pending;
-use std::net::IpAddr;
-use std::path::Path;
 use std::time::Instant;
-
-/// The administrator of a server, for the program that runs it: the file of its options, and its log.
-pub trait Administration {
-    /// Path of the file; `None` if the options are of a command line.
-    fn file(&self) -> Option<&Path>;
-
-    /// Reads the file again.
-    ///
-    /// # Errors
-    ///
-    /// If anything in it is wrong. Then the server stays as it is.
-    fn reread(&self) -> anyhow::Result<Reread>;
-
-    /// Logs the statistics.
-    fn log_statistics(&self, server: &Observed);
-}
-
-/// Contents of a file that was read again.
-#[derive(Debug)]
-pub struct Reread {
-    /// The exports, with their rules.
-    pub exports: Vec<Plan>,
-    /// Addresses of listeners in the file, for warnings about rules.
-    pub listen: Vec<IpAddr>,
-    /// Names of the options that differ from those in force, and take effect at a restart.
-    pub changed: Vec<String>,
-}
 
 impl RunningServer {
     /// Serves until the terminal that the server was started from is closed: systemd is told that it is ready, and
-    /// signals are handled.
-    pub async fn run(&mut self, signals: Signals, administration: &impl Administration) {
+    /// signals are handled. `configuration` is that of the start, whose file is read again, and `log_statistics` logs.
+    pub async fn run(
+        &mut self,
+        signals: Signals,
+        configuration: &Configuration,
+        log_statistics: fn(&Observed),
+    ) {
         systemd::ready(&self.exports.status());
         let Self {
             server,
@@ -56,7 +32,8 @@ impl RunningServer {
             ..
         } = self;
         let mut operation = Operation {
-            administration,
+            configuration,
+            log_statistics,
             exports,
             observed: &reports.observed,
             mount: mount_service,
@@ -70,14 +47,15 @@ impl RunningServer {
 }
 
 /// The parts of a running server that change.
-struct Operation<'a, A> {
-    administration: &'a A,
+struct Operation<'a> {
+    configuration: &'a Configuration,
+    log_statistics: fn(&Observed),
     exports: &'a mut LiveExports,
     observed: &'a Observed,
     mount: &'a Mount3,
 }
 
-impl<A: Administration> Operation<'_, A> {
+impl Operation<'_> {
     /// Handles signals until the terminal that the server was started from is closed.
     async fn run(&mut self, mut signals: Signals) {
         let mut refresh = refresh();
@@ -98,7 +76,7 @@ impl<A: Administration> Operation<'_, A> {
                     true => return,
                     false => self.reload().await,
                 },
-                Some(()) = signals.statistics.recv() => self.administration.log_statistics(self.observed),
+                Some(()) = signals.statistics.recv() => (self.log_statistics)(self.observed),
                 () = mounted => self.look_again().await,
                 () = &mut returned => self.look_again().await,
                 _ = refresh.tick() => {
@@ -120,31 +98,35 @@ impl<A: Administration> Operation<'_, A> {
 
     /// Reads the file again, and serves its exports. A file with an error changes nothing.
     async fn reload(&mut self) {
-        let Some(file) = self.administration.file() else {
+        let Some(file) = self.configuration.file() else {
             tracing::info!(target: "serve", "there is nothing to read again without --config");
             return;
         };
         let file = file.display();
         systemd::reloading();
-        let replaced = match self.administration.reread() {
-            Ok(mut read) => {
+        let replaced = match self.configuration.reread() {
+            Ok((mut read, changed)) => {
                 let exports = std::mem::take(&mut read.exports);
                 let replaced = self.exports.replace(exports).await;
-                replaced.map(|replaced| (read, replaced))
+                replaced.map(|replaced| (read, changed, replaced))
             }
             Err(error) => Err(error),
         };
         match replaced {
-            Ok((read, replaced)) => {
+            Ok((read, changed, replaced)) => {
                 self.observed.record_reload(Ok(()));
                 self.observed.set_exports(self.exports);
                 tracing::info!(target: "serve", %file, "exports read again: {replaced}");
-                advice::warn(self.exports.plans(), self.exports.addresses(), &read.listen);
-                if !read.changed.is_empty() {
+                advice::warn(
+                    self.exports.plans(),
+                    self.exports.addresses(),
+                    &read.hosts(),
+                );
+                if !changed.is_empty() {
                     tracing::warn!(
                         target: "serve",
                         "options of [server] have changed that take effect at a restart: {}",
-                        read.changed.join(", ")
+                        changed.join(", ")
                     );
                 }
             }

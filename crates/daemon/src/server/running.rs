@@ -10,27 +10,25 @@ use super::plan::Plan;
 use super::state;
 use super::users;
 use crate::capacity::Capacity;
-use crate::device_listeners::DeviceListeners;
 use crate::guard::Guarded;
 use crate::listen;
 use crate::listening::Listening;
 use crate::locked_memory;
-use crate::providers::ServerProviders;
+use crate::providers::{connections_with_memory, warning};
 use crate::registration::{self, Registered};
 use crate::reports::{ReportPlaces, Reports};
 use crate::systemd;
-use anyhow::bail;
 use buffer::Pool;
 use nfs_server::{Changes, Exports, LocalFs, LocalFsOptions, Mount3, Nfs3, NfsAcl3};
 use oncrpc::{Connections, LocalUsers, Programs, Service};
 use printing::units;
 use rpc_serving::warnings::WARNING_PERIOD;
+use rpcrdma::any::{ListenError, Listeners, Over, Providers};
 use rpcrdma::{Server, ServerConfig};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
-use verbs::Provider;
 
 /// Bytes of memory for file data that are kept for reuse.
 const POOL_KEEP: usize = 64 << 20;
@@ -85,7 +83,7 @@ impl RunningServer {
     /// # Errors
     ///
     /// If an export that has to be there cannot be served, or an address, a socket or rpcbind cannot be used.
-    pub async fn start(options: ServerOptions, providers: ServerProviders) -> anyhow::Result<Self> {
+    pub async fn start(options: ServerOptions, providers: Providers) -> anyhow::Result<Self> {
         let (state_dir, key) = state::open(options.state_dir.as_deref())?;
         let (mut config, capacity) = limited(options.transport, &providers, options.listen.len());
         if let Some(warning) = capacity.warning() {
@@ -116,8 +114,12 @@ impl RunningServer {
             .with(programs.nfs.clone())
             .with(programs.mount.clone());
         let limits = describe_limits(&config, &capacity);
-        let device_names = providers.device_names;
-        let (server, listens_at, devices) = listen_over(
+        let over_devices = providers.over() == Over::Devices;
+        let Listeners {
+            server,
+            addrs,
+            devices,
+        } = listen_over(
             providers,
             &options.listen,
             (Arc::new(service), config),
@@ -133,9 +135,9 @@ impl RunningServer {
             Some(local_users as Arc<dyn LocalUsers>),
         )
         .await?;
-        let registrable = options.rpcbind.then(|| listens_at.clone());
-        let listening = Listening::new(listens_at, devices.alone, devices.beside, device_names)
-            .with_socket(options.rdma_socket);
+        let registrable = options.rpcbind.then(|| addrs.clone());
+        let listening =
+            Listening::new(addrs, over_devices, devices.listening).with_socket(options.rdma_socket);
         let mount_socket = mount.is_adopted.then_some(systemd::MOUNT_SOCKET);
         log_sockets(&listening, (&mount.addrs, mount_socket));
         let observed = Observed::new(
@@ -231,52 +233,40 @@ impl Drop for SummaryOnDrop {
     }
 }
 
-/// The listeners over devices.
-struct OverDevices {
-    /// Whether there are no others.
-    alone: bool,
-    /// Their addresses, if there are others.
-    beside: Vec<SocketAddr>,
-}
-
-/// Listens at these addresses over the first provider, and over devices beside it.
+/// Listens at these addresses over the main provider, and over devices beside it.
 async fn listen_over(
-    providers: ServerProviders,
+    providers: Providers,
     at: &[SocketAddr],
     (service, config): (Arc<dyn Service>, ServerConfig),
     (exports, trust): (&Exports, Trust),
-) -> anyhow::Result<(Server, Vec<SocketAddr>, OverDevices)> {
-    let guarded = |inner, leaves_local| -> Arc<dyn Provider> {
-        let exports = exports.clone();
-        Arc::new(Guarded::new(inner, move |addr| {
-            allowed::check(&exports, leaves_local, addr)
-        }))
-    };
+) -> anyhow::Result<Listeners> {
+    let over_devices = providers.over() == Over::Devices;
     let locked_memory = match providers.use_devices() {
         true => locked_memory::warning(&config),
         false => None,
     };
-    let first = guarded(providers.first, false);
-    let (server, listens_at) = bind(first, at, service, config).await?;
-    let mut beside = match providers.beside {
-        Some(devices) => {
-            let devices = guarded(devices, !trust.trust_local);
-            let listen = async |at| server.listen_also(Arc::clone(&devices), at).await;
-            DeviceListeners::listen(&listens_at, listen).await
-        }
-        None => DeviceListeners::default(),
-    };
-    if providers.first_is_devices || !beside.listening.is_empty() {
-        beside.warnings.extend(locked_memory);
+    let providers = providers.wrapped(|over, inner| {
+        let exports = exports.clone();
+        let beside = over == Over::Devices && !over_devices;
+        let leaves_local = beside && !trust.trust_local;
+        Arc::new(Guarded::new(inner, move |addr| {
+            allowed::check(&exports, leaves_local, addr)
+        }))
+    });
+    let listeners = providers.listen(at, service, config).await;
+    let listeners = listeners.map_err(|error| match error {
+        ListenError::Setup { at, source } => listen::cannot(source, at),
+        error => error.into(),
+    })?;
+    let missing = &listeners.devices.missing;
+    let mut warnings: Vec<_> = missing.iter().map(warning).collect();
+    if over_devices || !listeners.devices.listening.is_empty() {
+        warnings.extend(locked_memory);
     }
-    for warning in &beside.warnings {
+    for warning in &warnings {
         tracing::warn!(target: "serve", "{warning}");
     }
-    let devices = OverDevices {
-        alone: providers.first_is_devices,
-        beside: beside.listening,
-    };
-    Ok((server, listens_at, devices))
+    Ok(listeners)
 }
 
 /// The programs that serve these exports.
@@ -321,10 +311,10 @@ fn log_sockets(listening: &Listening, (mount, mount_socket): (&[SocketAddr], Opt
 /// The configuration with as many connections as the process can have, all of them over any of these providers.
 fn limited(
     mut config: ServerConfig,
-    providers: &ServerProviders,
+    providers: &Providers,
     addresses: usize,
 ) -> (ServerConfig, Capacity) {
-    let with_memory = providers.connections_with_memory(&config);
+    let with_memory = connections_with_memory(providers, &config);
     let capacity = Capacity::find(
         config.max_connections,
         providers.use_devices(),
@@ -334,32 +324,6 @@ fn limited(
     config.max_connections = capacity.connections;
     config.max_connections_per_address = capacity.connections.div_ceil(2);
     (config, capacity)
-}
-
-/// Listens at each of these addresses. Returns those of the listeners.
-///
-/// # Errors
-///
-/// If it cannot at one of them: then the server has ended.
-async fn bind(
-    provider: Arc<dyn Provider>,
-    at: &[SocketAddr],
-    service: Arc<dyn Service>,
-    config: ServerConfig,
-) -> anyhow::Result<(Server, Vec<SocketAddr>)> {
-    let [first, others @ ..] = at else {
-        bail!("there is no address to listen at");
-    };
-    let cannot = |at: SocketAddr| move |error| listen::cannot(error, at);
-    let server = Server::bind(Arc::clone(&provider), *first, service, config)
-        .await
-        .map_err(cannot(*first))?;
-    let mut listens_at = vec![server.local_addr()];
-    for &at in others {
-        let listening = server.listen_also(Arc::clone(&provider), at).await;
-        listens_at.push(listening.map_err(cannot(at))?);
-    }
-    Ok((server, listens_at))
 }
 
 /// The limits of a server, in words.

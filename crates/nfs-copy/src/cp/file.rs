@@ -2,24 +2,25 @@
 
 use super::with_url;
 use crate::attributes::Wanted;
+use crate::connection::Connection;
 use crate::copy::{Permitted, Shared};
-use crate::decide::Skip;
+use crate::decide::{Skip, is_newer};
 use crate::directory_completion::Held;
 use crate::entry::About;
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::file_error::FileError;
 use crate::made_names::Made;
+use crate::options::Options;
 use crate::place::{Follow, Of, Place};
 use crate::upload::{Dataless, collision, find_made, write_data};
 use nfs_client::{Again, Export, Fault, Node, ReadStream, Upload};
 use nfs_proto::{FileHandle, FileType, Name, SetAttributes, Status, args as nfs};
 use oncrpc::xdr::{Gather, gather_len};
-use rpcrdma::Client;
 use std::sync::Arc;
 
 /// Data that comes, and the first of it.
-type Begun<'a> = (ReadStream<'a, Client>, Option<Gather>);
+type Begun<'a> = (ReadStream<'a, Connection>, Option<Gather>);
 
 /// Something to be copied that is no directory.
 pub(super) struct File {
@@ -55,16 +56,29 @@ impl File {
         }
         let options = &shared.options;
         // Where attributes are kept it does not matter what is replaced.
-        let there = match options.keeps_existing || !options.preserves {
+        let there = match options.keeps_existing || options.updates || !options.preserves {
             true => nfs.lookup(self.dir, name).await,
             false => Err(Status::NoEntry.into()),
         };
         let there = match there {
-            Ok(_) if options.keeps_existing => return self.skipped(shared),
-            Ok((file, about)) => about.as_ref().map(|about| (file, About::from(about))),
-            Err(Fault::Status(Status::NoEntry)) => None,
+            Ok(_) if options.keeps_existing => return self.skipped(shared, Skip::Exists),
+            Ok((file, Some(about))) => Some((file, About::from(&about))),
+            // LOOKUP may leave the attributes out (RFC 1813 §2.6).
+            Ok((file, None)) if options.updates => {
+                let about = nfs.get_attributes(file).await;
+                let about = about.map_err(|fault| target.fault("find", fault))?;
+                Some((file, About::from(&about)))
+            }
+            Ok((_, None)) | Err(Fault::Status(Status::NoEntry)) => None,
             Err(fault) => return Err(target.fault("find", fault).into()),
         };
+        if options.updates
+            && let Some((_, there)) = &there
+            && !there.is_directory()
+            && !self.is_newer(there, options)
+        {
+            return self.skipped(shared, Skip::NotOlder);
+        }
         let permitted = shared.permitted(nfs, self.dir, &self.permitted).await?;
         let wanted = Wanted::of(&(&self.node.attributes).into(), options, permitted);
         let copied = match self.node.attributes.file_type {
@@ -75,7 +89,7 @@ impl File {
         match copied.map_err(|error| with_url(target, error)) {
             // It was not there when it was looked for.
             Err(error) if shared.options.keeps_existing && is_taken(&error) => {
-                return self.skipped(shared);
+                return self.skipped(shared, Skip::Exists);
             }
             copied => copied?,
         }
@@ -85,9 +99,15 @@ impl File {
         Ok(())
     }
 
-    fn skipped(&self, shared: &Shared) -> Result<()> {
-        let (from, why) = (&self.source.url, Skip::Exists);
+    fn skipped(&self, shared: &Shared, why: Skip) -> Result<()> {
+        let from = &self.source.url;
         shared.tell(&Event::Skipped { from, why })
+    }
+
+    /// Whether it was changed later than what is there.
+    fn is_newer(&self, there: &About, options: &Options) -> bool {
+        let resolution = options.resolution.max(self.target.time_step());
+        is_newer(&(&self.node.attributes).into(), there, resolution)
     }
 
     async fn symlink(&self, shared: &Shared, name: Name<'_>, wanted: &Wanted) -> Result<()> {
@@ -175,7 +195,7 @@ impl File {
     }
 
     /// Begins to read it. What was replaced since it was found is looked up again.
-    async fn begin<'e>(&mut self, export: &'e Export<Client>) -> Result<Begun<'e>> {
+    async fn begin<'e>(&mut self, export: &'e Export<Connection>) -> Result<Begun<'e>> {
         let mut again = Again::default();
         loop {
             let mut stream = export.read_node(&self.node, &self.source.path);
@@ -193,7 +213,7 @@ impl File {
 
     async fn send(
         &self,
-        upload: &mut Upload<'_, Client>,
+        upload: &mut Upload<'_, Connection>,
         shared: &Shared,
         (mut stream, mut next): Begun<'_>,
     ) -> Result<()> {

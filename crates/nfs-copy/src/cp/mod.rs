@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Copies files and directories of servers to a server. All data goes through this machine. With `is_name` the
 /// destination is the new name, even if it is a directory.
 ///
-/// Of the options, it heeds `recursive`, `preserves`, `keeps_existing`, `sparse` and `umask`.
+/// Of the options, it heeds `recursive`, `preserves`, `keeps_existing`, `updates`, `sparse`, `umask` and `resolution`.
 pub async fn cp(
     options: Options,
     control: Control,

@@ -5,6 +5,7 @@ mod stream;
 mod writers;
 
 use crate::attributes::{Kept, Wanted, opened_mode};
+use crate::connection::Connection;
 use crate::copy::{Control, Copy, Ended, Shared, server};
 use crate::decide::{Action, Skip};
 use crate::delete;
@@ -31,7 +32,6 @@ use crate::walk::{Inside, Other, Step};
 use nfs_client::{Again, Export, NfsUrl, Node};
 use nfs_proto::{FileType, Status};
 use receive::lacks_attributes;
-use rpcrdma::Client;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -379,7 +379,7 @@ fn is_taken(error: &Error) -> bool {
 
 /// A file or symbolic link on the server.
 struct Remote {
-    export: Arc<Export<Client>>,
+    export: Arc<Export<Connection>>,
     shared: Shared,
     path: Vec<u8>,
     node: Node,

@@ -2,6 +2,7 @@
 
 use super::Remote;
 use crate::attributes::Wanted;
+use crate::connection::Connection;
 use crate::directory::LocalName;
 use crate::error::{Changed, Context, Error, Result};
 use crate::partial::{Naming, Partial};
@@ -12,7 +13,6 @@ use crate::unkept::Unkept;
 use nfs_client::{Again, Export, Fault, Node, ReadStream};
 use nfs_proto::{Attributes, FileType, Status};
 use oncrpc::xdr::{Gather, gather_len};
-use rpcrdma::Client;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -67,8 +67,8 @@ impl Remote {
     /// Begins to read it. What was replaced since it was found is looked up again.
     pub(super) async fn begin<'e>(
         &mut self,
-        export: &'e Export<Client>,
-    ) -> Result<(ReadStream<'e, Client>, Option<Gather>)> {
+        export: &'e Export<Connection>,
+    ) -> Result<(ReadStream<'e, Connection>, Option<Gather>)> {
         let mut again = Again::default();
         loop {
             let mut stream = export.read_node(&self.node, &self.path);
@@ -136,7 +136,7 @@ impl Remote {
     /// Writes what comes to a file.
     async fn receive(
         &self,
-        mut stream: ReadStream<'_, Client>,
+        mut stream: ReadStream<'_, Connection>,
         begin: Begin,
         partial: &Partial,
         dest: &LocalName,
@@ -177,7 +177,7 @@ impl Remote {
 
 /// The regular file that a path leads to by now.
 async fn find(
-    export: &Export<Client>,
+    export: &Export<Connection>,
     path: &[u8],
     follows: bool,
 ) -> Result<Node, nfs_client::Error> {

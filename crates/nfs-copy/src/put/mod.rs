@@ -6,6 +6,7 @@ mod send;
 mod stream;
 
 use crate::attributes::Wanted;
+use crate::connection::Connection;
 use crate::copy::{Control, Copy, Ended, FILES_IN_FLIGHT, Permitted, Shared};
 use crate::decide::{Action, Skip};
 use crate::delete;
@@ -30,8 +31,7 @@ use crate::walk::{Inside, Other, Step};
 use buffer::Pool;
 use found::{Content, Found};
 use nfs_client::{Export, Fault, Node};
-use nfs_proto::{FileHandle, FileType, Name, NfsTime, SetAttributes, Status, args};
-use rpcrdma::Client;
+use nfs_proto::{FileHandle, FileType, Name, SetAttributes, Status, args};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -70,9 +70,8 @@ pub async fn put(
     target: ServerTarget,
 ) -> Ended {
     let ServerTarget { target, place } = target;
-    let resolution = resolution(place.export.info().time_delta);
     let options = Options {
-        resolution: options.resolution.max(resolution),
+        resolution: options.resolution.max(place.time_step()),
         ..options
     };
     let copy = Copy::new(options, control, Some(place.url.clone()));
@@ -112,12 +111,6 @@ pub async fn put(
     copy.all(all).await
 }
 
-/// To what the server rounds times, in nanoseconds, as it says: two seconds at most, as FAT does.
-fn resolution(delta: NfsTime) -> i128 {
-    let nanos = i128::from(delta.seconds) * 1_000_000_000 + i128::from(delta.nanoseconds);
-    nanos.clamp(1, 2_000_000_000)
-}
-
 /// A source, and where it goes.
 async fn root(source: &Path, target: &Target, copies_links: bool) -> Result<Root> {
     let path = source.as_os_str().as_bytes();
@@ -144,7 +137,7 @@ enum Named {
 
 /// State of a copy to a server.
 struct Put {
-    export: Arc<Export<Client>>,
+    export: Arc<Export<Connection>>,
     shared: Shared,
     /// Memory for reading.
     pool: Pool,

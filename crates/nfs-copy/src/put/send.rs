@@ -3,6 +3,7 @@
 use super::Put;
 use super::reader::{Piece, Reader, has_holes};
 use crate::attributes::Wanted;
+use crate::connection::Connection;
 use crate::error::{Changed, Context, Result};
 use crate::made_names::Made;
 use crate::resume::{Version, are_equal};
@@ -13,7 +14,6 @@ use bytes::Bytes;
 use nfs_client::Upload;
 use nfs_proto::FileHandle;
 use oncrpc::xdr::Gather;
-use rpcrdma::Client;
 use std::fs::{File, Metadata};
 use std::path::Path;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Put {
         &self,
         file: &Arc<File>,
         source: &Path,
-        upload: &mut Upload<'_, Client>,
+        upload: &mut Upload<'_, Connection>,
         about: &Metadata,
     ) -> Result<()> {
         let holes = self.shared.options.sparse != Sparse::Never && has_holes(about);

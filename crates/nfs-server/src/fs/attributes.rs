@@ -1,7 +1,10 @@
 //! File attributes, and the identity of a caller.
 
 use smallvec::SmallVec;
+use std::num::NonZeroU32;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+const NANOS_PER_SECOND: u32 = 1_000_000_000;
 
 /// Bits of a mode beside the nine permission bits.
 pub mod mode {
@@ -75,6 +78,21 @@ pub struct Time {
 }
 
 impl Time {
+    /// Rounds down to steps of this many nanoseconds.
+    pub(crate) fn in_steps_of(self, step: NonZeroU32) -> Self {
+        let second = i128::from(NANOS_PER_SECOND);
+        let nanos = i128::from(self.seconds) * second + i128::from(self.nanos);
+        let rounded = nanos - nanos.rem_euclid(step.get().into());
+        match (
+            i64::try_from(rounded.div_euclid(second)),
+            u32::try_from(rounded.rem_euclid(second)),
+        ) {
+            (Ok(seconds), Ok(nanos)) => Self { seconds, nanos },
+            // Before the first second that there is.
+            _ => self,
+        }
+    }
+
     /// Returns the current time.
     pub fn now() -> Self {
         let since = SystemTime::now()

@@ -240,9 +240,15 @@ impl FileHandles {
         }
     }
 
-    /// Removes the location of a removed file.
+    /// Removes the location of a removed file, which is not open any more.
     pub(super) fn forget(&self, gone: &Gone) {
-        if let Finder::Table(finder) = &self.finder {
+        let Finder::Table(finder) = &self.finder else {
+            return;
+        };
+        // Where birth times do not distinguish the two, a new file may have its number by now, and the location is
+        // that of the new one.
+        let open = self.files.peek(gone.number);
+        if open.is_none_or(|node| node.birth != gone.birth) {
             finder.forget(gone);
         }
     }

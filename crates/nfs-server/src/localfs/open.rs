@@ -15,7 +15,7 @@ use super::write_verifier::WriteVerifier;
 use crate::fs::Identity;
 use crate::state_dir::exports_state;
 use buffer::Pool;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Access, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use std::io;
@@ -97,96 +97,45 @@ impl Opening {
     ///
     /// If it cannot be exported.
     pub(super) fn new(path: PathBuf, options: LocalFsOptions) -> Result<Self, OpenError> {
-        let kernel_error = |what: &'static str| {
-            let path = path.clone();
-            move |errno: Errno| OpenError::Kernel {
-                path,
-                what,
-                error: errno.into(),
-            }
-        };
-        let root = rustix::fs::open(
-            &path,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(|errno| OpenError::Directory {
-            path: path.clone(),
-            error: errno.into(),
-        })?;
-        let proc = ProcFd::open().map_err(kernel_error("/proc is not mounted"))?;
-        let system = figures(rustix::fs::fstatfs(&root)).map_err(kernel_error("statfs"))?;
+        let root = open_root(&path)?;
+        let proc = ProcFd::open().map_err(kernel_error(&path, "/proc is not mounted"))?;
+        let system = figures(rustix::fs::fstatfs(&root)).map_err(kernel_error(&path, "statfs"))?;
         let system = system.as_ref();
         if let Some(kind) = system.and_then(FsKind::pseudo) {
             return Err(OpenError::Pseudo { path, kind });
         }
         let kind = FsKind::of(system);
-        let stat = sys::stat(&root, IdentifiedBy::Birth).map_err(kernel_error("statx"))?;
+        let stat = sys::stat(&root, IdentifiedBy::Birth).map_err(kernel_error(&path, "statx"))?;
         let uniform = kind.is_uniform(&stat, root.as_fd());
         sys::open_entry(&root, b".", Pace::Patient)
             .map_err(|errno| cannot_enter(path.clone(), errno))?;
         if let Some(state_dir) = &options.state_dir {
             check_state(&path, state_dir)?;
         }
-        let kernel = match options.handles {
-            Handles::Auto if !system.is_some_and(FsKind::keeps_handles) => Err(Errno::OPNOTSUPP),
-            Handles::Auto => KernelHandles::open(root.as_fd(), &proc).inspect_err(|error| {
-                tracing::debug!(export = %path.display(), %error, "no handles of the kernel");
-            }),
-            Handles::Table => Err(Errno::OPNOTSUPP),
-        };
-        let (resolver, state) = match kernel {
-            Ok(handles) => (
-                Resolver::Kernel(handles),
-                open_state(options.state_dir.as_deref())?,
-            ),
-            Err(_) => {
-                let (table, state) = open_table(&path, options.state_dir.as_deref())?;
-                (Resolver::Table(table), state)
-            }
-        };
+        let keeps_handles = system.is_some_and(FsKind::keeps_handles);
+        let (resolver, state) =
+            open_handles(&path, &options, (root.as_fd(), &proc), keeps_handles)?;
         let by = match &resolver {
             Resolver::Kernel(_) if kind.is_local() => kind.identified_by(&stat, true),
             Resolver::Kernel(_) => IdentifiedBy::Birth,
             Resolver::Table(_) => identified_by(kind, &stat, uniform),
         };
-        let stat = sys::stat(&root, by).map_err(kernel_error("statx"))?;
+        let stat = sys::stat(&root, by).map_err(kernel_error(&path, "statx"))?;
         if matches!(resolver, Resolver::Table(_)) && stat.born.is_none() {
-            tracing::warn!(
-                export = %path.display(),
-                "this file system does not keep when a file was made: the handle of a removed file \
-                 may lead to a new one with its inode number or path"
-            );
+            warn_of_reuse(&path);
         }
         let file = resolver
             .identify_root(by, root.as_fd(), &stat)
-            .map_err(kernel_error("its file handle"))?;
+            .map_err(kernel_error(&path, "its file handle"))?;
         let file_ids = FileIds::of(file, uniform);
         let fileid = file_ids.number(file, stat.attributes.fileid);
-        let hidden = state.map(|state| {
-            let stat = sys::stat(&state, by)?;
-            Ok(Hidden::new(state, stat, by))
-        });
-        let hidden = hidden
-            .transpose()
-            .map_err(kernel_error("statx of the state directory"))?
-            .filter(|hidden| by == IdentifiedBy::Birth || hidden.device() == stat.device);
+        let hidden = hidden_state(state, by, &stat)
+            .map_err(kernel_error(&path, "statx of the state directory"))?;
         let verifier = WriteVerifier::new();
-        let is_mount = sys::is_mount_point(&root).map_err(kernel_error("statx"))?;
-        let flags = figures(rustix::fs::fstatvfs(&root)).map_err(kernel_error("statvfs"))?;
+        let is_mount = sys::is_mount_point(&root).map_err(kernel_error(&path, "statx"))?;
+        let flags = figures(rustix::fs::fstatvfs(&root)).map_err(kernel_error(&path, "statvfs"))?;
         let flags = flags.map_or(StatVfsMountFlags::empty(), |found| found.f_flag);
-        syscalls::check_access(&root, Access::EXISTS).map_err(kernel_error(
-            "this kernel has no faccessat2 (Linux 5.8), which tells what callers may do",
-        ))?;
-        let acts_for_callers = acts_for_callers().map_err(kernel_error(
-            "run by root, the server acts for its callers, for which it needs the capabilities \
-             CAP_SETUID and CAP_SETGID",
-        ))?;
-        let umask = umask().map_err(|error| OpenError::Kernel {
-            path: path.clone(),
-            what: "/proc/self/status does not tell the umask",
-            error,
-        })?;
+        let process = this_process(&path, root.as_fd())?;
         let device = file_system(stat.mount).unwrap_or(stat.device);
         let volume = Volume::new(VolumeFacts {
             path,
@@ -202,32 +151,118 @@ impl Opening {
             mount: stat.mount,
             device,
         });
+        let node = Node::new(&stat, (file, id::key_of(file), fileid), root, &verifier);
         Ok(Self {
             volume,
             root: Root {
                 mount: stat.mount,
                 device: stat.device,
                 is_mount,
-                node: Arc::new(Node::new(
-                    &stat,
-                    (file, id::key_of(file), fileid),
-                    root,
-                    &verifier,
-                )),
+                node: Arc::new(node),
             },
             resolver,
             verifier,
-            process: Process {
-                me: this_user(),
-                umask,
-                acts_for_callers,
-            },
+            process,
             device,
             changes: options.changes,
             pool: options.pool,
             open_files: options.open_files,
         })
     }
+}
+
+/// Error of a call of the kernel at an export.
+fn kernel_error(path: &Path, what: &'static str) -> impl FnOnce(Errno) -> OpenError {
+    move |errno| OpenError::Kernel {
+        path: path.to_owned(),
+        what,
+        error: errno.into(),
+    }
+}
+
+/// Opens the directory of an export as a place (O_PATH).
+fn open_root(path: &Path) -> Result<OwnedFd, OpenError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty());
+    opened.map_err(|errno| OpenError::Directory {
+        path: path.to_owned(),
+        error: errno.into(),
+    })
+}
+
+/// Opens the handles of the kernel, or else the table of file locations in the state directory. Returns that directory, too,
+/// if it is there.
+fn open_handles(
+    path: &Path,
+    options: &LocalFsOptions,
+    (root, proc): (BorrowedFd<'_>, &ProcFd),
+    keeps_handles: bool,
+) -> Result<(Resolver, Option<std::fs::File>), OpenError> {
+    let state_dir = options.state_dir.as_deref();
+    let kernel = match options.handles {
+        Handles::Auto if !keeps_handles => Err(Errno::OPNOTSUPP),
+        Handles::Auto => KernelHandles::open(root, proc).inspect_err(|error| {
+            tracing::debug!(export = %path.display(), %error, "no handles of the kernel");
+        }),
+        Handles::Table => Err(Errno::OPNOTSUPP),
+    };
+    match kernel {
+        Ok(handles) => Ok((Resolver::Kernel(handles), open_state(state_dir)?)),
+        Err(_) => {
+            let (table, state) = open_table(path, state_dir)?;
+            Ok((Resolver::Table(table), state))
+        }
+    }
+}
+
+fn warn_of_reuse(path: &Path) {
+    tracing::warn!(
+        export = %path.display(),
+        "this file system does not keep when a file was made: the handle of a removed file \
+         may lead to a new one with its inode number or path"
+    );
+}
+
+/// The state directory, if clients could meet it in the export of this root.
+fn hidden_state(
+    state: Option<std::fs::File>,
+    by: IdentifiedBy,
+    root: &Stat,
+) -> Result<Option<Hidden>, Errno> {
+    let Some(state) = state else {
+        return Ok(None);
+    };
+    let stat = sys::stat(&state, by)?;
+    let hidden = Hidden::new(state, stat, by);
+    let is_met = by == IdentifiedBy::Birth || hidden.device() == root.device;
+    Ok(is_met.then_some(hidden))
+}
+
+/// The rights of this process, and those that it can check and take on for callers.
+///
+/// # Errors
+///
+/// If the kernel or a lack of capabilities keeps it from serving callers.
+fn this_process(path: &Path, root: BorrowedFd<'_>) -> Result<Process, OpenError> {
+    syscalls::check_access(root, Access::EXISTS).map_err(kernel_error(
+        path,
+        "this kernel has no faccessat2 (Linux 5.8), which tells what callers may do",
+    ))?;
+    let acts_for_callers = acts_for_callers().map_err(kernel_error(
+        path,
+        "run by root, the server acts for its callers, for which it needs the capabilities \
+         CAP_SETUID and CAP_SETGID",
+    ))?;
+    let umask = umask().map_err(|error| OpenError::Kernel {
+        path: path.to_owned(),
+        what: "/proc/self/status does not tell the umask",
+        error,
+    })?;
+    Ok(Process {
+        me: this_user(),
+        umask,
+        acts_for_callers,
+    })
 }
 
 /// Returns the user who runs this process.

@@ -197,7 +197,7 @@ impl Volume {
 mod tests {
     use super::*;
     use crate::localfs::Handles;
-    use crate::localfs::open::tests::opened;
+    use crate::localfs::open::tests::{AS_IF, opened};
     use crate::localfs::sys;
     use std::fs::{File, Permissions, set_permissions};
     use std::os::unix::fs::PermissionsExt;
@@ -218,6 +218,18 @@ mod tests {
         assert!(volume.is_hidden(&stat("moved")) && !volume.is_hidden(&stat("other")));
         let may_be = |name: &str| volume.may_be_hidden(stat(name).attributes.fileid);
         assert!(may_be("moved") && !may_be("other"));
+    }
+
+    #[test]
+    fn export_is_listed_by_name_only_where_positions_do_not_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let system = rustix::fs::statfs(dir.path()).unwrap();
+        let stay = FsKind::of(Some(&system)).keeps_positions();
+        for way in [Handles::Auto, Handles::Table] {
+            assert_eq!(opened(dir.path(), way).volume.by_name, !stay);
+        }
+        AS_IF.set(Some(IdentifiedBy::Path));
+        assert!(opened(dir.path(), Handles::Table).volume.by_name);
     }
 
     #[test]

@@ -125,6 +125,7 @@ pub(super) fn set_attributes(
         }
         tree.resize(number, 0, |content| content.truncate(size))?;
     }
+    let step = tree.time_step;
     let inode = tree.get_mut(number)?;
     if set.size.is_some() {
         inode.touch_data();
@@ -146,7 +147,7 @@ pub(super) fn set_attributes(
         match set {
             SetTime::Keep => {}
             SetTime::Now => *time = now,
-            SetTime::To(to) => *time = to,
+            SetTime::To(to) => *time = to.in_steps_of(step),
         }
     }
     if set.atime != SetTime::Keep || set.mtime != SetTime::Keep {

@@ -6,6 +6,7 @@ use crate::fs::{Attributes, Error, FileKind, Space, Time};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::num::NonZeroU32;
 
 /// Number of the root.
 pub(super) const ROOT: u64 = 1;
@@ -23,6 +24,8 @@ pub(super) struct Tree {
     used: u64,
     limit: u64,
     names: Names,
+    /// Steps in which times that clients set are kept, in nanoseconds.
+    pub(super) time_step: NonZeroU32,
 }
 
 /// Hasher of file numbers. They are assigned in sequence, so that no client can choose them to
@@ -175,6 +178,7 @@ impl Tree {
             used: INODE,
             limit,
             names,
+            time_step: NonZeroU32::MIN,
         }
     }
 

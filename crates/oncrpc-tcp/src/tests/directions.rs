@@ -4,6 +4,7 @@ use super::*;
 use bytes::Bytes;
 use oncrpc::xdr::{Item, Reader};
 use oncrpc::{Caller, ConnectionId, Connections, RpcError, Service};
+use rpc_serving::ends::End;
 use smallvec::smallvec;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -280,7 +281,10 @@ async fn dropped_client_ends_its_calls_and_its_connection() {
     drop(client);
     let why = ended.await;
     let why = why.error().downcast_ref::<ConnectionEnd>();
-    assert!(matches!(why, Some(ConnectionEnd::Closed)), "{why:?}");
+    assert!(
+        matches!(why, Some(ConnectionEnd::ByThisEnd(End::Closed))),
+        "{why:?}"
+    );
     assert_eq!(theirs.read(&mut [0]).await.unwrap(), 0);
 }
 

@@ -14,7 +14,7 @@ use crate::driver::receives::{for_parts, share};
 use crate::driver::xids;
 use buffer::Pool;
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, Chain, PeerGroup, Programs, Reply, Service};
+use oncrpc::{Answer, Caller, Chain, ConnectionId, PeerGroup, Programs, Reply, Service};
 use rpcrdma_proto::limits::RECEIVE_SLACK;
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
@@ -472,6 +472,11 @@ impl Service for Guarded {
             // As if it had happened beside others, where it ends the connection.
             Answer::Later(Box::pin(async move { resume_unwind(panic) }))
         })
+    }
+
+    fn connection_ended(&self, connection: ConnectionId) {
+        // The connection is over in any case.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.0.connection_ended(connection)));
     }
 }
 

@@ -5,7 +5,8 @@ use super::job_replies::{JobCall, JobCounts, JobReplies};
 use super::owner::{CallId, Connection};
 use oncrpc::xdr::Payload;
 use oncrpc::{Caller, Lease, Reply, ReplyRoom, Service};
-use rpc_serving::dispatch::{self, Replies, ServiceFailed};
+use rpc_serving::dispatch::{self, Replies, service_failed};
+use rpc_serving::ends::End;
 use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
 use rpcrdma_proto::limits::MAX_WRITE_CHUNKS;
 use std::sync::Arc;
@@ -49,9 +50,14 @@ impl Replies for ConnectionReplies<'_> {
     }
 }
 
-impl From<ServiceFailed> for CloseReason {
-    fn from(ServiceFailed: ServiceFailed) -> Self {
-        Self::ServiceFailed
+impl From<End> for CloseReason {
+    fn from(end: End) -> Self {
+        match end {
+            End::Closed => Self::Asked,
+            End::ByService | End::Aborted => Self::ByService,
+            End::Evicted => Self::Evicted,
+            End::ServiceFailed => Self::ServiceFailed,
+        }
     }
 }
 
@@ -164,8 +170,8 @@ impl Dispatch {
         Ok(self.calls.poll(cx, replies)?)
     }
 
-    /// Drops work that was not begun, because the connection ends.
-    pub(crate) fn give_up(&mut self) {
+    /// Ends with the connection; see [`dispatch::Dispatch::end`].
+    pub(crate) fn end(&mut self) {
         self.calls.end();
     }
 
@@ -176,7 +182,7 @@ impl Dispatch {
         id: CallId,
         reply: Option<Reply>,
     ) -> Result<(), CloseReason> {
-        let failed = || ServiceFailed::logged(self.caller.addr, &"a job panicked");
+        let failed = || service_failed(self.caller.addr, &"a job panicked");
         send(connection, id, reply.ok_or_else(failed)?);
         Ok(())
     }

@@ -2,12 +2,11 @@
 
 use super::addresses::Address;
 use super::grants::FIRST_GRANT;
-use super::place::{Kept, Load, Place};
+use super::place::{Kept, Load};
 use super::receive_memory::{self, ReceiveLease};
 use super::serve::Serving;
 use super::settings::{Listened, Settings, terms};
 use super::stats::{State, Tally};
-use super::stop::Stop;
 use super::worker::Worker;
 use crate::ServerConfig;
 use crate::driver::endpoint::Endpoint;
@@ -17,7 +16,10 @@ use crate::driver::spin::{Activity, begin_turn};
 use crate::driver::xids;
 use buffer::Pool;
 use oncrpc::{Chain, LocalUserError, Origin, PeerGroup};
-use rpc_serving::turns::{TURNS, Turns};
+use rpc_serving::admission::Admitted;
+use rpc_serving::ends::{End, Ends, Stop};
+use rpc_serving::intake::Intake;
+use rpc_serving::turns::Turns;
 use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
@@ -27,16 +29,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 use verbs::{Incoming, Limits, Listener, ProtocolMismatch, QpOptions, SetupError};
-
-/// How long to wait when the system gives no connection, such as for want of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// How long to wait for evicted connections to end before it is looked at again whether they have.
-const LEAVING_PAUSE: Duration = Duration::from_millis(5);
 
 /// Takes in connections of one listener and hands them to the workers.
 pub(super) struct Acceptor {
@@ -50,7 +45,7 @@ pub(super) struct Acceptor {
 impl Acceptor {
     /// Listens, says where, and takes in connections until the server stops or is gone.
     pub(super) async fn run(
-        mut self,
+        self,
         addr: SocketAddr,
         listening: oneshot::Sender<Result<SocketAddr, SetupError>>,
     ) {
@@ -72,74 +67,50 @@ impl Acceptor {
         self.state.changed.notify_waiters();
     }
 
-    async fn accept(&mut self, listener: &mut dyn Listener) {
-        let mut accepted_in_round = 0;
-        loop {
-            if accepted_in_round == TURNS {
-                // Peers that connect again and again leave others their turns.
-                accepted_in_round = 0;
-                tokio::task::yield_now().await;
-            }
-            let stop = self.stop.clone();
-            let next = self.next(listener);
-            let incoming = tokio::select! {
-                biased;
-                // First, as there may be a connection, or none to be had, each time.
-                () = stop.wait() => return,
-                incoming = next => incoming,
-                // It never ends: a provider need not bear that we stop waiting for a connection.
-                never = self.settings.log.summarise_when_due() => match never {},
-            };
+    async fn accept(&self, listener: &mut dyn Listener) {
+        let Settings { admission, log, .. } = &*self.settings;
+        let mut intake = Intake::new(admission, log, &self.stop);
+        while let Some(incoming) = intake.next(async { listener.accept().await }).await {
             match incoming {
-                Ok(incoming) => {
-                    accepted_in_round += 1;
-                    self.hand_over(incoming, listener.local_addr());
-                }
+                Ok(incoming) => self.hand_over(incoming, listener.local_addr()),
                 Err(error) => {
                     // Whoever connects is not known.
-                    if self.settings.log.may_warn(PeerGroup::THIS_MACHINE) {
-                        warn!(listen = self.settings.log.listener(), error = %Chain(&error), "no connection can be taken in");
-                    }
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    log.warn_of(PeerGroup::THIS_MACHINE, |listen| {
+                        warn!(listen, error = %Chain(&error), "no connection can be taken in");
+                    });
+                    intake.pause().await;
                 }
             }
         }
-    }
-
-    /// The next connection, once few enough of those that were evicted for others still end.
-    async fn next(&self, listener: &mut dyn Listener) -> Result<Box<dyn Incoming>, SetupError> {
-        while self.settings.admission.is_crowded() {
-            tokio::time::sleep(LEAVING_PAUSE).await;
-        }
-        listener.accept().await
     }
 
     fn hand_over(&self, incoming: Box<dyn Incoming>, listener: SocketAddr) {
         let peer = incoming.peer_addr();
-        let evicted = Stop::new();
-        let evict = evicted.clone();
+        let log = &self.settings.log;
         let origin = match origin(&self.settings.config, &*incoming) {
             Ok(origin) => origin,
             Err(error) => {
                 self.state.stats().refused += 1;
-                if !error.is_for_the_log() {
-                    debug!(%peer, %error, "gone before it was taken in");
-                } else if self.settings.log.may_warn(error.group()) {
-                    warn!(listen = self.settings.log.listener(), %peer, error = %Chain(&error), "connection setup failed");
-                }
-                return;
+                return match error.is_for_the_log() {
+                    true => log.warn_of(error.group(), |listen| {
+                        warn!(listen, %peer, error = %Chain(&error), "connection setup failed");
+                    }),
+                    false => debug!(%peer, %error, "gone before it was taken in"),
+                };
             }
         };
         let group = origin.group(peer.ip());
-        let admitted = match self.settings.admission.admit(group, move || evict.set()) {
+        let ends = self.stop.join();
+        let requests = ends.requests().clone();
+        let evict = move || requests.ask(End::Evicted);
+        let admitted = match self.settings.admission.admit(group, evict) {
             Ok(admitted) => admitted,
             Err(why) => {
                 self.state.stats().refused += 1;
-                if self.settings.log.may_warn(group) {
+                return log.warn_of(group, |listen| {
                     let why = self.settings.admission.explain(why);
-                    warn!(listen = self.settings.log.listener(), %peer, "refused: {why}");
-                }
-                return;
+                    warn!(listen, %peer, "refused: {why}");
+                });
             }
         };
         let Some(workers) = self.workers.upgrade() else {
@@ -154,14 +125,13 @@ impl Acceptor {
             pool: worker.pool.clone(),
             activity: worker.activity.clone(),
             turns: worker.event_loop.join(group),
-            stop: self.stop.clone(),
             tally: Tally::new(Arc::clone(&self.state), peer, listener),
             address: self.settings.addresses.connected(group, receives),
             origin,
-            place: Place { admitted, evicted },
+            admitted,
             load: Load::new(Arc::clone(&worker.load)),
         };
-        worker.spawn(arrival.run(incoming));
+        worker.spawn(arrival.run(incoming, ends));
     }
 }
 
@@ -174,27 +144,29 @@ struct Arrival {
     activity: Activity,
     /// The turns of the connection, for its setup too.
     turns: Turns,
-    stop: Stop,
     tally: Tally,
     address: Address,
     origin: Origin,
-    place: Place,
+    admitted: Admitted,
     load: Load,
 }
 
 impl Arrival {
-    async fn run(self, incoming: Box<dyn Incoming>) {
+    async fn run(self, incoming: Box<dyn Incoming>, ends: Ends) {
         // In memory of its own, which is free again once the connection is established.
-        if let Some(serving) = Box::pin(self.establish(incoming)).await {
+        if let Some(serving) = Box::pin(self.establish(incoming, ends)).await {
             serving.run().await;
         }
     }
 
-    async fn establish(mut self, incoming: Box<dyn Incoming>) -> Option<Box<Serving>> {
+    async fn establish(
+        mut self,
+        incoming: Box<dyn Incoming>,
+        mut ends: Ends,
+    ) -> Option<Box<Serving>> {
         let peer = incoming.peer_addr();
         // The timeouts of its steps have to be enough, but a provider is not trusted with ours.
         let timeout = self.settings.config.setup_timeout * 2;
-        let (stop, evicted) = (self.stop.clone(), self.place.evicted.clone());
         let setup = self.set_up(incoming);
         let (endpoint, receive_memory) = tokio::select! {
             biased;
@@ -209,14 +181,17 @@ impl Arrival {
                     return None;
                 }
             },
-            () = stop.wait() => {
-                debug!(%peer, "refused: the server stops");
-                self.state.stats().refused += 1;
-                return None;
-            }
-            () = evicted.wait() => {
-                debug!(%peer, "evicted during setup");
-                self.state.stats().evicted += 1;
+            end = ends.asked() => {
+                match end {
+                    End::Evicted => {
+                        debug!(%peer, "evicted during setup");
+                        self.state.stats().evicted += 1;
+                    }
+                    _ => {
+                        debug!(%peer, "refused: the server stops");
+                        self.state.stats().refused += 1;
+                    }
+                }
                 return None;
             }
         };
@@ -227,8 +202,7 @@ impl Arrival {
             activity,
             turns,
             tally,
-            stop,
-            place,
+            admitted,
             address,
             load,
             ..
@@ -241,17 +215,18 @@ impl Arrival {
         };
         let kept = Some(kept);
         Some(Serving::new(
-            endpoint, settings, activity, tally, stop, place, kept,
+            endpoint, settings, activity, tally, ends, admitted, kept,
         ))
     }
 
     fn refused(&self, peer: SocketAddr, error: &SetupError) {
         self.state.stats().refused += 1;
         if is_without_a_word(error) {
-            debug!(%peer, %error, "gone before it was set up");
-        } else if self.settings.log.may_warn(self.place.admitted.group()) {
-            warn!(listen = self.settings.log.listener(), %peer, error = %Chain(error), "connection setup failed");
+            return debug!(%peer, %error, "gone before it was set up");
         }
+        self.settings.log.warn_of(self.admitted.group(), |listen| {
+            warn!(listen, %peer, error = %Chain(error), "connection setup failed");
+        });
     }
 
     async fn set_up(
@@ -263,7 +238,7 @@ impl Arrival {
         begin_turn(&mut self.turns).await;
         let limits = incoming.limits();
         let limits = limits.unwrap_or_else(|| self.on.provider.limits());
-        self.place.admitted.set_up();
+        self.admitted.set_up();
         let Credits {
             forward: credits,
             first: first_grant,
@@ -333,7 +308,7 @@ impl Arrival {
         let owner = ConnectionOwner::new(self.address.shared.failed_calls.clone());
         let peer = PrivateData::find(&request);
         let connection = Connection::new(&config, owner, peer, qp.limits());
-        let account = self.settings.budget.account(self.place.admitted.group());
+        let account = self.settings.budget.account(self.admitted.group());
         let service = Arc::clone(&self.settings.service);
         let mut endpoint = Endpoint::new(qp, connection, service, account);
         endpoint.caller = endpoint.caller.from(self.origin);
@@ -370,7 +345,7 @@ impl Arrival {
         };
         let wanted = (receives_for(first, backward) + parts).min(most);
         let size = largest_receive(config).bytes();
-        let group = self.place.admitted.group();
+        let group = self.admitted.group();
         let lease = self.settings.receive_memory.take(group, wanted, size);
         let (first, backward) = fitting(lease.receives(), first, backward)?;
         Ok(Credits {

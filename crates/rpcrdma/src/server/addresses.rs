@@ -2,7 +2,7 @@
 
 use crate::driver::failed::FailedCalls;
 use oncrpc::PeerGroup;
-use std::collections::{HashMap, VecDeque};
+use rpc_serving::by_address::{ByAddress, Unused};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use verbs::SharedReceiveQueue;
 
@@ -14,22 +14,28 @@ const MAX_REMEMBERED: usize = 256;
 const RECEIVE_SHARE: usize = 4;
 
 /// The addresses of clients, whichever provider their connections are over.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Addresses(Arc<Mutex<State>>);
+#[derive(Clone, Debug)]
+pub(super) struct Addresses(Arc<Mutex<ByAddress<Known>>>);
 
-#[derive(Debug, Default)]
-struct State {
-    known: HashMap<PeerGroup, Known>,
-    /// Addresses that are remembered though they have no connection, the oldest first.
-    remembered: VecDeque<PeerGroup>,
+impl Default for Addresses {
+    fn default() -> Self {
+        let known = ByAddress::remembering(MAX_REMEMBERED);
+        Self(Arc::new(Mutex::new(known)))
+    }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Known {
     connections: usize,
     failed_calls: FailedCalls,
     /// Its part of each shared receive queue that a connection of it has used.
     receives: Vec<(Arc<ReceiveQueue>, SharedReceiveQueue)>,
+}
+
+impl Unused for Known {
+    fn is_unused(&self) -> bool {
+        self.connections == 0
+    }
 }
 
 /// The shared receive queue of all connections over one provider.
@@ -71,9 +77,8 @@ pub(super) struct Address {
 }
 
 impl Addresses {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        let state = self.0.lock();
-        state.unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ByAddress<Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The address of a new connection over a provider with this shared receive queue, if it has one.
@@ -82,18 +87,13 @@ impl Addresses {
         group: PeerGroup,
         receives: Option<&Arc<ReceiveQueue>>,
     ) -> Address {
-        let mut state = self.lock();
-        let known = state.known.entry(group).or_insert_with(|| Known {
-            connections: 0,
-            failed_calls: FailedCalls::new(),
-            receives: Vec::new(),
+        let shared = self.lock().change(group, |known| {
+            known.connections += 1;
+            SharedByAddress {
+                failed_calls: known.failed_calls.clone(),
+                receives: receives.map(|queue| known.part_of(queue)),
+            }
         });
-        known.connections += 1;
-        let shared = SharedByAddress {
-            failed_calls: known.failed_calls.clone(),
-            receives: receives.map(|queue| known.part_of(queue)),
-        };
-        state.remembered.retain(|&other| other != group);
         Address {
             addresses: self.clone(),
             group,
@@ -117,19 +117,8 @@ impl Known {
 
 impl Drop for Address {
     fn drop(&mut self) {
-        let mut state = self.addresses.lock();
-        let known = state.known.get_mut(&self.group);
-        let known = known.expect("an address with a connection is known");
-        known.connections -= 1;
-        if known.connections > 0 {
-            return;
-        }
-        state.remembered.push_back(self.group);
-        if state.remembered.len() > MAX_REMEMBERED
-            && let Some(oldest) = state.remembered.pop_front()
-        {
-            state.known.remove(&oldest);
-        }
+        let mut addresses = self.addresses.lock();
+        addresses.change(self.group, |known| known.connections -= 1);
     }
 }
 
@@ -156,12 +145,12 @@ mod tests {
         for number in 0..=last + 1 {
             drop(addresses.connected(group(number), None));
         }
-        let known = |number| addresses.lock().known.contains_key(&group(number));
-        assert_eq!(addresses.lock().known.len(), MAX_REMEMBERED + 1);
+        let known = |number| addresses.lock().get(group(number)).is_some();
+        assert_eq!(addresses.lock().len(), MAX_REMEMBERED + 1);
         assert!(known(0), "it is connected");
         assert!(!known(1) && known(2) && known(last + 1));
         drop(here);
-        assert_eq!(addresses.lock().known.len(), MAX_REMEMBERED);
+        assert_eq!(addresses.lock().len(), MAX_REMEMBERED);
     }
 
     /// A share of the Receives of an address, without a bound of its own.
@@ -209,6 +198,6 @@ mod tests {
         let _held = one.take(false).expect("there is one");
         assert!(one.take(false).is_err());
         assert!(other.take(false).is_ok());
-        assert_eq!(addresses.lock().known.len(), 1);
+        assert_eq!(addresses.lock().len(), 1);
     }
 }

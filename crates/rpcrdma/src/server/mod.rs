@@ -12,7 +12,6 @@ mod receive_memory;
 mod serve;
 mod settings;
 mod stats;
-mod stop;
 mod worker;
 
 use crate::ServerConfig;
@@ -23,6 +22,7 @@ use backward_memory::BackwardMemory;
 use oncrpc::{ConnectionId, Service};
 use receive_memory::ReceiveMemory;
 use rpc_serving::admission::{Admission, ConnectionLimits};
+use rpc_serving::ends::Stop;
 use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
 use rpc_serving::warning_log::WarningLog;
 use rpcrdma_proto::v2::characteristics::XcharSpec;
@@ -31,7 +31,6 @@ use stats::State;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError};
-use stop::Stop;
 use tokio::sync::oneshot;
 use tracing::info;
 use verbs::{Limits, Provider, SetupError, SharedReceiveQueue};
@@ -152,7 +151,7 @@ impl Server {
             },
             settings: Arc::new(settings),
             providers: Mutex::default(),
-            stop: Stop::new(),
+            stop: Stop::default(),
             workers: Arc::new(workers),
         };
         server.local = server.listen_also(provider, on).await?;

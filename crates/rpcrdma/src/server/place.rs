@@ -1,21 +1,11 @@
-//! Resources of a connection: its place in admission control, and its parts of what connections
-//! share.
+//! Resources of a connection: its parts of what connections share.
 
 use super::addresses::Address;
 use super::receive_memory::ReceiveLease;
-use super::stop::Stop;
-use rpc_serving::admission::Admitted;
 use rpc_serving::turns::Turns;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use verbs::SharedReceiveQueue;
-
-/// Place of one connection in admission control.
-pub(super) struct Place {
-    pub(super) admitted: Admitted,
-    /// Set when the connection is evicted.
-    pub(super) evicted: Stop,
-}
 
 /// Resources that a connection holds as long as it exists.
 pub(super) struct Kept {

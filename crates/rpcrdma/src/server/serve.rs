@@ -4,10 +4,9 @@ use super::asking::Asking;
 use super::backchannel::BackEnd;
 use super::deliveries::Deliveries;
 use super::grants::Grants;
-use super::place::{Kept, Place};
+use super::place::Kept;
 use super::settings::Settings;
 use super::stats::Tally;
-use super::stop::Stop;
 use crate::driver::clock;
 use crate::driver::close_reason::CloseReason;
 use crate::driver::deadlines::{Deadline, Deadlines};
@@ -17,13 +16,13 @@ use crate::driver::outgoing::Outgoing;
 use crate::driver::owner::Connection;
 use crate::driver::spin::{Activity, Spinner};
 use crate::driver::{Driver, Policy};
-use oncrpc::{Closing, ConnectionId, OpenConnection, Service};
-use rpc_serving::admission::Use;
+use oncrpc::OpenConnection;
+use rpc_serving::admission::{Admitted, Use};
+use rpc_serving::ends::{End, Ends};
 use rpcrdma_proto::Oversized;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Waker};
+use std::task::Context;
 use std::time::{Duration, Instant};
 use tracing::warn;
 use verbs::SharedReceiveQueue;
@@ -34,21 +33,8 @@ pub(super) struct Serving {
     settings: Arc<Settings>,
     /// Resources of the connection.
     _kept: Option<Kept>,
-    ending: Option<Ending>,
-}
-
-/// Tells the service that a connection has ended, when it is dropped: also after a panic.
-struct Ending {
-    service: Arc<dyn Service>,
-    connection: ConnectionId,
     /// Entry in the registry for services that close connections.
-    _open: Option<OpenConnection>,
-}
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.service.connection_ended(self.connection);
-    }
+    open: Option<OpenConnection>,
 }
 
 impl Serving {
@@ -57,8 +43,8 @@ impl Serving {
         settings: Arc<Settings>,
         activity: Activity,
         tally: Tally,
-        stop: Stop,
-        place: Place,
+        ends: Ends,
+        admitted: Admitted,
         mut kept: Option<Kept>,
     ) -> Box<Self> {
         let config = &settings.config;
@@ -66,23 +52,12 @@ impl Serving {
         let turns = kept.as_mut().and_then(|kept| kept.turns.take());
         let sent = Arc::<AtomicU64>::default();
         let deliveries = Deliveries::default();
-        let (service, closed, aborted) = (Arc::clone(&endpoint.service), Stop::new(), Stop::new());
-        let ending = Ending {
-            service: Arc::clone(&service),
-            connection: endpoint.caller.connection,
-            _open: config.connections.as_ref().map(|connections| {
-                let (closed, aborted) = (closed.clone(), aborted.clone());
-                let close = move |when| match when {
-                    Closing::AfterReplies => closed.set(),
-                    Closing::AtOnce => aborted.set(),
-                };
-                let (sent, deliveries) = (Arc::clone(&sent), deliveries.clone());
-                let open = connections.add(endpoint.caller.connection, close);
-                let open = open.counting_accepted(move || sent.load(Relaxed));
-                let open = open.answering_queries(move |query| deliveries.ask(query));
-                open.of_peer(endpoint.caller.addr)
-            }),
-        };
+        let open = config.connections.as_ref().map(|connections| {
+            let (sent, deliveries) = (Arc::clone(&sent), deliveries.clone());
+            let open = ends.requests().register(connections, &endpoint.caller);
+            let open = open.counting_accepted(move || sent.load(Relaxed));
+            open.answering_queries(move |query| deliveries.ask(query))
+        });
         let answering = Answering {
             back: BackEnd::open(config, &endpoint, &settings.backward_memory),
             grants: Grants::new(&endpoint.connection, memory, clock::now()),
@@ -90,17 +65,15 @@ impl Serving {
             has_oversized: false,
             settings: Arc::clone(&settings),
             tally,
-            ends: Ends::of(&[&stop, &place.evicted, &closed, &aborted]),
+            ends,
             receives: kept.as_ref().and_then(Kept::receives),
-            place,
-            stop,
+            admitted,
             drain_until: None,
             sent,
             deliveries,
-            closed,
-            aborted,
             close_until: None,
         };
+        let service = Arc::clone(&endpoint.service);
         let answers = Dispatch::sharing(service, endpoint.caller, &settings.jobs);
         let spinner = Spinner::new(config.spin, activity);
         let (health, pull_timeout) = (config.health, config.pull_timeout);
@@ -116,7 +89,7 @@ impl Serving {
             ),
             settings,
             _kept: kept,
-            ending: Some(ending),
+            open,
         })
     }
 
@@ -129,11 +102,11 @@ impl Serving {
             answers,
             ..
         } = &mut self.driver;
-        answers.give_up();
         if over == CloseReason::Closed(verbs::CloseReason::Peer) && is_delivered(endpoint) {
             endpoint.service.closed_in_order(&endpoint.caller);
         }
-        drop(self.ending.take());
+        answers.end();
+        drop(self.open.take());
         policy.deliveries.end();
         policy.tally.publish(endpoint, policy.drain_until.is_some());
         policy.tally.ended(&over);
@@ -145,7 +118,7 @@ impl Serving {
         }
         // Nothing is to be expected of a peer that is over, or does not speak; others wait for the place
         // of one that was evicted, or for its memory.
-        let at_once = policy.aborted.is_set()
+        let at_once = policy.ends.requests().has(End::Aborted)
             || matches!(
                 over,
                 CloseReason::Closed(_)
@@ -172,17 +145,12 @@ struct Answering {
     tally: Tally,
     /// Calls to the client.
     back: Option<BackEnd>,
-    stop: Stop,
-    place: Place,
+    admitted: Admitted,
     /// The part of the shared receive queue for connections of this address.
     receives: Option<SharedReceiveQueue>,
     ends: Ends,
     /// When draining ends; `None` before the server stops.
     drain_until: Option<Instant>,
-    /// Set when the service closes the connection behind its replies.
-    closed: Stop,
-    /// Set when the service ends it at once.
-    aborted: Stop,
     /// When a connection that the service closes ends at the latest.
     close_until: Option<Instant>,
     grants: Grants,
@@ -207,10 +175,11 @@ impl Answering {
     /// Ends a connection that the service has closed, once the replies that it gave are sent unless
     /// it ends at once.
     fn check_closed(&mut self, now: Instant, endpoint: &Endpoint) -> Result<(), CloseReason> {
-        if self.aborted.is_set() {
-            return Err(CloseReason::ByService);
+        let requests = self.ends.requests();
+        if requests.has(End::Aborted) {
+            return Err(End::Aborted.into());
         }
-        if !self.closed.is_set() {
+        if !requests.has(End::ByService) {
             return Ok(());
         }
         let Some(until) = self.close_until else {
@@ -219,7 +188,7 @@ impl Answering {
             return Ok(());
         };
         match now >= until || endpoint.connection.is_quiet() {
-            true => Err(CloseReason::ByService),
+            true => Err(End::ByService.into()),
             false => Ok(()),
         }
     }
@@ -234,20 +203,21 @@ impl Answering {
             return Err(CloseReason::Oversized { bytes, limit });
         }
         let logged = std::mem::replace(&mut self.has_oversized, true);
-        if !logged && self.settings.log.may_warn(endpoint.caller.group) {
-            let (listen, peer) = (self.settings.log.listener(), endpoint.qp.peer_addr());
-            warn!(listen, %peer, bytes, limit, "a message is longer than was announced; other servers close the connection");
+        if !logged {
+            let peer = endpoint.qp.peer_addr();
+            self.settings.log.warn_of(endpoint.caller.group, |listen| {
+                warn!(listen, %peer, bytes, limit, "a message is longer than was announced; other servers close the connection");
+            });
         }
         Ok(())
     }
 
     /// Tells admission control of the use of the connection, unless it was evicted by then.
     fn set_use(&mut self, now: Use) -> Result<(), CloseReason> {
-        let admitted = &mut self.place.admitted;
-        admitted
-            .set_use(now)
-            .then_some(())
-            .ok_or(CloseReason::Evicted)
+        match self.admitted.set_use(now) {
+            true => Ok(()),
+            false => Err(End::Evicted.into()),
+        }
     }
 }
 
@@ -317,7 +287,7 @@ impl Policy for Answering {
         }
         self.grants.adjust(now, &mut endpoint.connection);
         self.asking.look(now, &mut endpoint.connection);
-        if self.drain_until.is_none() && self.stop.is_set() {
+        if self.drain_until.is_none() && self.ends.requests().has(End::Closed) {
             self.drain_until = Some(now + self.settings.config.drain_timeout);
         }
         self.check_closed(now, endpoint)?;
@@ -328,7 +298,7 @@ impl Policy for Answering {
         deadlines.set(Deadline::Drain, earlier(self.drain_until, self.close_until));
         let done = self.is_idle(&endpoint.connection) && endpoint.connection.is_quiet();
         match self.drain_until {
-            Some(until) if now >= until || done => Err(CloseReason::Asked),
+            Some(until) if now >= until || done => Err(End::Closed.into()),
             Some(_) | None => Ok(()),
         }
     }
@@ -341,11 +311,13 @@ impl Policy for Answering {
         if self.ends.listen(cx) {
             self.deliveries.set_owner(cx.waker());
         }
-        let stops = self.drain_until.is_none() && self.stop.is_set();
+        let requests = self.ends.requests();
+        let stops = self.drain_until.is_none() && requests.has(End::Closed);
         let next_step = self.close_until.is_none() || endpoint.connection.is_quiet();
-        let closes = next_step && self.closed.is_set();
+        let closes = next_step && requests.has(End::ByService);
         let asked = self.deliveries.is_asked();
-        work | stops | closes | asked | self.aborted.is_set() | self.place.admitted.is_evicted()
+        let at_once = requests.has(End::Aborted) || self.admitted.is_evicted();
+        work | stops | closes | asked | at_once
     }
 }
 
@@ -358,44 +330,6 @@ fn is_delivered(endpoint: &Endpoint) -> bool {
 
 fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
-}
-
-/// Events that end a connection: the stop of the server, eviction, and the wish of the service.
-struct Ends {
-    /// Events that have not happened yet.
-    each: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// The waker that is registered with them.
-    told: Option<Waker>,
-}
-
-impl Ends {
-    fn of(ends: &[&Stop]) -> Self {
-        let wait = |end: &Stop| -> Pin<Box<dyn Future<Output = ()> + Send>> {
-            let end = end.clone();
-            Box::pin(async move { end.wait().await })
-        };
-        Self {
-            each: ends.iter().copied().map(wait).collect(),
-            told: None,
-        }
-    }
-
-    /// Registers the task to be woken by each event. Done once, because the task does not change:
-    /// to do it at each pause cost a fifth of the time in a driver with a thousand busy
-    /// connections. Returns whether it was done now.
-    fn listen(&mut self, cx: &mut Context<'_>) -> bool {
-        if self
-            .told
-            .as_ref()
-            .is_some_and(|told| told.will_wake(cx.waker()))
-        {
-            return false;
-        }
-        self.each
-            .retain_mut(|end| end.as_mut().poll(cx).is_pending());
-        self.told = Some(cx.waker().clone());
-        true
-    }
 }
 
 #[cfg(test)]
@@ -415,6 +349,7 @@ mod tests {
     use oncrpc::xdr::Payload;
     use oncrpc::{Answer, Caller, Reply, Service};
     use rpc_serving::admission::Admission;
+    use rpc_serving::ends::Stop;
     use rpc_serving::jobs::Jobs;
     use rpc_serving::warning_log::WarningLog;
     use rpcrdma_proto::v2::Dialect;
@@ -519,10 +454,6 @@ mod tests {
         };
         let mut admitted = admission.admit(local, || {}).expect("there is room");
         admitted.set_up();
-        let place = Place {
-            admitted,
-            evicted: Stop::new(),
-        };
         let state = Arc::new(State::default());
         let mut serving = std::pin::pin!(
             Serving::new(
@@ -539,8 +470,8 @@ mod tests {
                     ([127, 0, 0, 1], 1).into(),
                     ([127, 0, 0, 1], 2).into()
                 ),
-                Stop::new(),
-                place,
+                Stop::default().join(),
+                admitted,
                 None,
             )
             .run()

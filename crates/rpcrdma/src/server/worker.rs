@@ -1,8 +1,8 @@
 //! Worker threads of a server, each with its own runtime.
 
-use super::stop::Stop;
 use crate::driver::spin::Activity;
 use buffer::Pool;
+use rpc_serving::ends::Stop;
 use rpc_serving::jobs::{MAX_BLOCKING, MAX_STUCK};
 use rpc_serving::turns::EventLoop;
 use std::io;
@@ -68,7 +68,7 @@ impl Worker {
             event_loop: EventLoop::default(),
             pool: pool.unwrap_or_else(|| Pool::new(KEEP)),
             load: Arc::default(),
-            running: Running::Here(Stop::new()),
+            running: Running::Here(Stop::default()),
         }
     }
 
@@ -77,11 +77,11 @@ impl Worker {
         match &self.running {
             Running::Thread { .. } => drop(self.runtime.spawn(task)),
             Running::Here(gone) => {
-                let gone = gone.clone();
+                let mut gone = gone.join();
                 self.runtime.spawn(async move {
                     tokio::select! {
                         biased;
-                        () = gone.wait() => {}
+                        _ = gone.asked() => {}
                         () = task => {}
                     }
                 });

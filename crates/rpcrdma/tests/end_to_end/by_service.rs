@@ -84,6 +84,27 @@ fn connection_that_the_service_closes_ends_behind_its_replies_and_the_service_he
 }
 
 #[test]
+fn service_of_a_client_hears_of_the_end_of_its_connection() {
+    run_in_each_version_in_virtual_time(async || {
+        let service = Arc::<Closing>::default();
+        let shared = Arc::clone(&service) as Arc<dyn Service>;
+        let config = ServerConfig::default().with_workers(0_usize);
+        let (_fabric, provider) = sim();
+        let server = TestServer::bind(Arc::clone(&provider), anywhere(), shared, config).await;
+        let callbacks = Arc::<Closing>::default();
+        let config = ClientConfig::default()
+            .with_reconnect(false)
+            .with_callbacks(Arc::clone(&callbacks) as Arc<dyn Service>);
+        let client = server.client(provider, config).await.expect("it connects");
+        server.shutdown().await;
+        let heard = tokio::time::timeout(Duration::from_secs(60), callbacks.changed.notified());
+        heard.await.expect("it hears of it");
+        assert_eq!(callbacks.ended.lock().expect("no panic holds it").len(), 1);
+        drop(client);
+    });
+}
+
+#[test]
 fn connection_that_the_service_ends_at_once_does_not_wait_for_its_client() {
     run_in_each_version_in_virtual_time(async || {
         let when = Arc::<Notify>::default();

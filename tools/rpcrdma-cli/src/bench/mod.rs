@@ -210,7 +210,8 @@ async fn measured(
             let place = interrupt.unless(session.place(url)).await?;
             let (overwrite, size) = (args.overwrite, args.size);
             let named = |error| session::with_url(error, url);
-            let subject = Subject::new(&place, &workload, overwrite, size, interrupt).await;
+            let at = (&place, session.client(&place));
+            let subject = Subject::new(at, &workload, overwrite, size, interrupt).await;
             let subject = subject.map_err(named)?;
             let mut outcome = measure(&subject, workload, stats, interrupt, &progress).await;
             outcome.error = outcome.error.map(named);

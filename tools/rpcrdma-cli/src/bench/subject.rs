@@ -55,7 +55,7 @@ impl Subject {
     /// It does not exist, is neither, is too small, or must not be written to; or the server takes no
     /// blocks of this size.
     pub(super) async fn new(
-        place: &Place,
+        (place, client): (&Place, &Client),
         workload: &Workload,
         overwrite: bool,
         size: Option<u64>,
@@ -83,7 +83,7 @@ impl Subject {
                     bail!("{url} has {has}, and {needs} are to be used: change --size or --bs");
                 }
                 Ok(Self {
-                    export: Arc::clone(&place.export),
+                    export: Arc::new(place.export.over(client.clone())),
                     handle: node.handle,
                     size,
                     url: url.clone(),
@@ -100,14 +100,18 @@ impl Subject {
                         units::size(bs)
                     )));
                 }
-                let creating = Self::create(place, node.handle, size);
+                let creating = Self::create((place, client), node.handle, size);
                 interrupt.unless_late(REMOVED_WITHIN, creating).await
             }
             _ => bail!("{url} is neither a file nor a directory"),
         }
     }
 
-    async fn create(place: &Place, dir: FileHandle, size: u64) -> Result<Self> {
+    async fn create(
+        (place, client): (&Place, &Client),
+        dir: FileHandle,
+        size: u64,
+    ) -> Result<Self> {
         let name = temporary_name(NAME, fastrand::u64(..));
         let place = place.join(&name);
         let how = CreateHow::Guarded(SetAttributes {
@@ -129,7 +133,7 @@ impl Subject {
             handle,
             size,
             temporary: Some(Temporary { dir, name }),
-            export: place.export,
+            export: Arc::new(place.export.over(client.clone())),
             url: place.url,
             path: place.path,
         })

@@ -6,7 +6,6 @@
 mod requester;
 mod show;
 
-use crate::connect;
 use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::failure::{self, Ended, Untested, Usage};
 use crate::interrupt::{Interrupt, Interrupted};
@@ -17,15 +16,14 @@ use clap::Args;
 use nfs_client::NfsUrl;
 use nfs_copy::Of;
 use printing::units::parse_duration;
+use rpcrdma::any::Over;
 use show::{Form, Show};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::spawn_blocking;
-use verbs::Provider;
 
 /// Check a peer against the texts of RPC-over-RDMA, case by case
 #[derive(Args, Debug)]
@@ -221,13 +219,14 @@ impl ConformArgs {
         };
         let count = self.selection().of(self.all_cases()).len();
         show.begin(&server.to_string(), count, self.patience)?;
-        let (provider, over_tcp) = self.provider(address).await?;
+        let providers = self.session.connect.transport.providers()?;
+        let (over, provider) = providers.reaching(address).await;
         let files = self.create_files(server).await?;
         let has_files = files.is_some();
         let responder = Responder {
             provider,
             address,
-            over_tcp,
+            over_tcp: over == Over::Software,
             patience: self.patience,
             files,
             selection: self.selection(),
@@ -241,22 +240,6 @@ impl ConformArgs {
             });
         }
         tested
-    }
-
-    /// The provider that reaches the server: devices, if there are any and a connection is made over them, or else
-    /// software iWARP.
-    async fn provider(&self, address: SocketAddr) -> anyhow::Result<(Arc<dyn Provider>, bool)> {
-        let providers = self.session.connect.transport.providers()?;
-        if providers.other_is_devices {
-            return Ok((providers.other, false));
-        }
-        if let Some(devices) = providers.devices_for(address) {
-            let limit = connect::DEVICE_SETUP;
-            if connect::answers(devices, address, limit).await {
-                return Ok((Arc::clone(devices), false));
-            }
-        }
-        Ok((providers.other, true))
     }
 
     fn url(server: &Endpoint, directory: &str) -> anyhow::Result<NfsUrl> {

@@ -6,6 +6,7 @@ use crate::failure::Untested;
 use crate::interrupt::Interrupt;
 use ::conform::requester::{ByHand, Driver, EXPORT, Requester, Workload};
 use ::conform::{Known, Report};
+use rpcrdma::any::Over;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
@@ -14,7 +15,6 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use verbs::Provider;
 
 impl ConformArgs {
     /// Tests the clients that come.
@@ -33,8 +33,7 @@ impl ConformArgs {
         )?;
         let transport = &self.session.connect.transport;
         let providers = transport.providers()?;
-        let devices: Option<Arc<dyn Provider>> =
-            providers.other_is_devices.then_some(providers.other);
+        let devices = (providers.over() == Over::Devices).then(|| Arc::clone(providers.main()));
         let software = transport.iwarp();
         let mount = match self.session.mount_port {
             Some(port) => Some(mount_listener(SocketAddr::new(at.ip(), port)).await?),

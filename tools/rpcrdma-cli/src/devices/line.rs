@@ -1,11 +1,8 @@
 //! A device as `--json` shows it.
 
-use super::interfaces::Interfaces;
-use super::opening::why_not_open;
+use rpcrdma::any::devices::{DeviceInfo, PortAddresses};
 use serde::Serialize;
-use std::collections::BTreeSet;
-use std::net::IpAddr;
-use verbs_ibv::{Attributes, Device, Gid, GidKind, LinkLayer, Port, PortState, Transport, Windows};
+use verbs_ibv::{Attributes, Gid, GidKind, LinkLayer, Port, Transport, Windows};
 
 /// An RDMA device; sizes in bytes.
 #[derive(Serialize)]
@@ -140,56 +137,27 @@ pub(super) const WINDOWS: &str = "windows";
 pub(super) const REGISTRATION: &str = "registration";
 
 impl Line {
-    /// `no_connections` is why no device of this machine can make connections, if none can.
-    pub(super) fn new(
-        device: &Device,
-        interfaces: &Interfaces,
-        no_connections: Option<&str>,
-    ) -> Self {
+    pub(super) fn new(info: &DeviceInfo) -> Self {
+        let DeviceInfo {
+            device,
+            ports,
+            unusable,
+        } = info;
         let attributes = device.attributes.as_ref().ok();
-        let attributes =
-            attributes.map(|found| AttributesLine::new(device.transport, found, interfaces));
-        let unusable_because =
-            why_unusable(device, attributes.as_ref()).or_else(|| no_connections.map(str::to_owned));
-        let usable = unusable_because.is_none();
         Self {
             name: device.name.clone(),
             node_type: device.node.to_string(),
             transport: device.transport.to_string(),
-            usable,
-            unusable_because,
-            used_by_auto: usable && device.transport != Transport::Iwarp,
-            attributes,
+            usable: unusable.is_none(),
+            unusable_because: unusable.as_ref().map(ToString::to_string),
+            used_by_auto: info.is_used_beside_software(),
+            attributes: attributes.map(|found| AttributesLine::new(device.transport, found, ports)),
         }
     }
 }
 
-/// Why a device cannot be used now.
-fn why_unusable(device: &Device, shown: Option<&AttributesLine>) -> Option<String> {
-    let (found, shown) = match (&device.attributes, shown) {
-        (Err(error), _) => return Some(why_not_open(&device.name, error)),
-        (Ok(found), shown) => (found, shown?),
-    };
-    if !matches!(device.transport, Transport::InfiniBand | Transport::Iwarp) {
-        return Some("its transport is neither InfiniBand nor iWARP".to_owned());
-    }
-    let mut active = (found.ports.iter().zip(&shown.ports))
-        .filter(|(port, _)| port.state == PortState::Active)
-        .peekable();
-    if active.peek().is_none() {
-        return Some("no port is active".to_owned());
-    }
-    // Those of InfiniBand are of interfaces that its table does not name (IPoIB).
-    let no_address = |(port, shown): (&Port, &PortLine)| {
-        port.link_layer != LinkLayer::InfiniBand && shown.addresses.is_empty()
-    };
-    active
-        .all(no_address)
-        .then(|| "its interface has no IP address (`ip address add` gives it one)".to_owned())
-}
-
 impl AttributesLine {
-    fn new(transport: Transport, found: &Attributes, interfaces: &Interfaces) -> Self {
+    fn new(transport: Transport, found: &Attributes, ports: &[PortAddresses]) -> Self {
         let limits = &found.limits;
         let windows = found.windows.usable();
         let (memory_windows, memory_windows_error) = match &found.windows {
@@ -226,35 +194,15 @@ impl AttributesLine {
             ports: found
                 .ports
                 .iter()
-                .map(|port| PortLine::new(transport, port, interfaces))
+                .zip(ports)
+                .map(|(port, has)| PortLine::new(transport, port, has))
                 .collect(),
         }
     }
 }
 
 impl PortLine {
-    fn new(transport: Transport, port: &Port, interfaces: &Interfaces) -> Self {
-        let mut names = BTreeSet::new();
-        let mut addresses = BTreeSet::new();
-        for gid in &port.gids {
-            if let Some(name) = &gid.interface {
-                names.insert(name.clone());
-            }
-            match transport {
-                // Its table has no IP addresses.
-                Transport::Iwarp => {
-                    names.extend(interfaces.of_iwarp(gid.address).map(str::to_owned))
-                }
-                _ if matches!(gid.kind, GidKind::RoceV1 | GidKind::RoceV2) => {
-                    addresses.insert(gid.address.to_canonical());
-                }
-                _ => {}
-            }
-        }
-        if transport == Transport::Iwarp {
-            addresses.extend(names.iter().flat_map(|name| interfaces.addresses(name)));
-        }
-        let shown = addresses.iter().filter(|address| !is_link_local(**address));
+    fn new(transport: Transport, port: &Port, has: &PortAddresses) -> Self {
         Self {
             number: port.number,
             state: port.state.to_string(),
@@ -264,8 +212,8 @@ impl PortLine {
             max_mtu: Some(port.max_mtu).filter(|mtu| *mtu > 0),
             max_message_bytes: port.max_message,
             lid: Some(port.lid).filter(|_| port.link_layer == LinkLayer::InfiniBand),
-            interfaces: names.into_iter().collect(),
-            addresses: shown.map(ToString::to_string).collect(),
+            interfaces: has.interfaces.iter().cloned().collect(),
+            addresses: has.addresses.iter().map(ToString::to_string).collect(),
             gids: port.gids.iter().map(GidLine::new).collect(),
         }
     }
@@ -280,11 +228,6 @@ impl GidLine {
             interface: gid.interface.clone(),
         }
     }
-}
-
-/// Whether an address says nothing without the name of an interface.
-fn is_link_local(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
 /// The protocol on the wire of a port.
@@ -308,9 +251,9 @@ fn protocol(transport: Transport, port: &Port) -> &'static str {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::devices::interfaces::tests::interfaces;
+    use rpcrdma::any::devices::Unusable;
     use std::io::{self, ErrorKind};
-    use verbs_ibv::{DeviceLimits, Guid, NodeType};
+    use verbs_ibv::{Device, DeviceLimits, Guid, NodeType, PortState};
 
     /// A device as rxe is.
     pub(in crate::devices) fn device(name: &str) -> Device {
@@ -382,8 +325,28 @@ pub(super) mod tests {
     }
 
     /// A device on a machine with an interface `eth0`.
-    pub(in crate::devices) fn line(device: &Device) -> Line {
-        Line::new(device, &interfaces(), None)
+    pub(in crate::devices) fn info(device: Device) -> DeviceInfo {
+        let ports = device
+            .attributes
+            .as_ref()
+            .map_or(0, |found| found.ports.len());
+        let has = PortAddresses {
+            interfaces: ["eth0".to_owned()].into(),
+            addresses: vec!["192.0.2.1".parse().unwrap()],
+        };
+        let unusable = match device.attributes {
+            Ok(_) => None,
+            Err(_) => Some(Unusable::NoDriver),
+        };
+        DeviceInfo {
+            device,
+            ports: vec![has; ports],
+            unusable,
+        }
+    }
+
+    pub(in crate::devices) fn line(device: Device) -> Line {
+        Line::new(&info(device))
     }
 
     #[test]
@@ -391,58 +354,31 @@ pub(super) mod tests {
         let schema = serde_json::to_value(schemars::schema_for!(Line)).unwrap();
         let validator = jsonschema::draft202012::new(&schema).unwrap();
         for device in [device("rxe0"), unopened("mlx5_0", ErrorKind::NotFound)] {
-            let printed = printing::json::line(&line(&device)).unwrap();
+            let printed = printing::json::line(&line(device)).unwrap();
             let printed = serde_json::from_str(&printed).unwrap();
             assert!(validator.is_valid(&printed), "{printed}");
         }
     }
 
     #[test]
-    fn device_is_usable_if_one_of_its_ports_is_active() {
-        assert_eq!(line(&device("rxe0")).unusable_because, None);
-        let down = changed(|found| found.ports[0].state = PortState::Down);
-        let shown = line(&down);
-        assert!(!shown.usable);
-        assert_eq!(shown.unusable_because.as_deref(), Some("no port is active"));
-        let denied = line(&unopened("rxe0", ErrorKind::PermissionDenied));
-        assert!(!denied.usable && denied.attributes.is_none());
-        let mut other = device("usnic_0");
-        other.transport = Transport::Other;
-        assert!(!line(&other).usable);
-    }
-
-    #[test]
-    fn device_without_an_address_or_a_connection_manager_is_not_usable() {
-        let without = changed(|found| found.ports[0].gids.truncate(1));
-        let shown = line(&without);
-        assert!(!shown.usable && !shown.used_by_auto);
-        let why = shown.unusable_because.unwrap();
-        assert!(why.contains("no IP address (`ip address add`"), "{why}");
-        let infiniband = changed(|found| {
-            found.ports[0].gids.truncate(1);
-            found.ports[0].link_layer = LinkLayer::InfiniBand;
-        });
-        assert!(line(&infiniband).usable, "by an address of IPoIB");
-        let none = Line::new(&device("rxe0"), &interfaces(), Some("load rdma_ucm"));
-        assert_eq!(none.unusable_because.as_deref(), Some("load rdma_ucm"));
-    }
-
-    #[test]
-    fn iwarp_device_is_left_to_software_unless_it_is_asked_for() {
-        assert!(line(&device("rxe0")).used_by_auto);
+    fn line_says_whether_the_device_is_used_and_why_not() {
+        let usable = line(device("rxe0"));
+        assert!(usable.usable && usable.used_by_auto);
         let mut siw = device("siw0");
         siw.transport = Transport::Iwarp;
-        if let Ok(found) = &mut siw.attributes {
-            found.ports[0].gids[1].address = "5254:0:1::".parse().unwrap();
-        }
-        let shown = line(&siw);
-        assert!(shown.usable && !shown.used_by_auto);
+        let siw = line(siw);
+        assert!(siw.usable && !siw.used_by_auto);
+        let mut down = info(device("rxe0"));
+        down.unusable = Some(Unusable::NoActivePort);
+        let down = Line::new(&down);
+        assert!(!down.usable && !down.used_by_auto);
+        assert_eq!(down.unusable_because.as_deref(), Some("no port is active"));
     }
 
     #[test]
     fn peer_can_invalidate_only_what_is_exposed_by_windows() {
         let check = |windows: Windows, exposure: &str| {
-            let line = line(&changed(|found| found.windows = windows));
+            let line = line(changed(|found| found.windows = windows));
             let found = line.attributes.unwrap();
             assert_eq!(found.remote_access, exposure);
             assert_eq!(found.remote_invalidation, exposure == WINDOWS);
@@ -458,7 +394,7 @@ pub(super) mod tests {
     #[test]
     fn protocol_is_named_by_transport_link_and_addresses() {
         let protocol = |change: &dyn Fn(&mut Port)| {
-            let line = line(&changed(|found| change(&mut found.ports[0])));
+            let line = line(changed(|found| change(&mut found.ports[0])));
             line.attributes.unwrap().ports.remove(0).protocol
         };
         assert_eq!(protocol(&|_| {}), "RoCE v2");
@@ -474,24 +410,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn addresses_are_those_of_the_table_or_of_the_interface_of_an_iwarp_device() {
-        let roce = line(&device("rxe0")).attributes.unwrap().ports.remove(0);
-        assert_eq!(roce.addresses, ["192.0.2.1"]);
-        assert_eq!(roce.interfaces, ["eth0"]);
-        let mut siw = changed(|found| {
-            found.ports[0].gids = vec![Gid {
-                index: 0,
-                address: "5254:0:1::".parse().unwrap(),
-                kind: GidKind::InfiniBand,
-                interface: None,
-            }];
-        });
-        siw.transport = Transport::Iwarp;
-        let siw = line(&siw).attributes.unwrap().ports.remove(0);
-        assert_eq!(siw.protocol, "iWARP");
-        assert_eq!(
-            (siw.addresses, siw.interfaces),
-            (vec!["192.0.2.7".to_owned()], vec!["eth0".to_owned()])
-        );
+    fn port_is_shown_with_its_interfaces_and_addresses() {
+        let port = line(device("rxe0")).attributes.unwrap().ports.remove(0);
+        assert_eq!(port.addresses, ["192.0.2.1"]);
+        assert_eq!(port.interfaces, ["eth0"]);
     }
 }

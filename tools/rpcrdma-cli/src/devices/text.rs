@@ -208,7 +208,7 @@ mod tests {
     fn table_has_a_row_for_each_port_and_for_what_cannot_be_opened() {
         let two_ports = changed(|found| found.ports.push(found.ports[0].clone()));
         let denied = unopened("mlx5_0", ErrorKind::PermissionDenied);
-        let lines = [line(&two_ports), line(&denied)];
+        let lines = [line(two_ports), line(denied)];
         let text = table(&lines);
         let rows: Vec<Vec<_>> = text
             .lines()
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn device_that_is_left_to_software_is_shown_with_what_uses_it() {
-        let mut siw = line(&device("siw0"));
+        let mut siw = line(device("siw0"));
         siw.used_by_auto = false;
         let lines = [siw];
         assert!(table(&lines).contains("yes, with --provider verbs\n"));
@@ -254,7 +254,7 @@ mod tests {
                 reason: "Cannot allocate memory".to_owned(),
             };
         }
-        let text = long(&[line(&device)]);
+        let text = long(&[line(device)]);
         for part in [
             "rxe\\x1b0: channel adapter, InfiniBand\n",
             "usable",

@@ -7,7 +7,6 @@ use rpcrdma_daemon::gateway::pairs::Pair;
 use rpcrdma_daemon::gateway::plan::PairPlan;
 use rpcrdma_daemon::gateway::transports::{self, Sides};
 use rpcrdma_daemon::gateway::urls::Scheme;
-use rpcrdma_daemon::providers::OpenProviders;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
@@ -17,8 +16,6 @@ use std::path::Path;
 /// All there is to say about a running gateway.
 pub(super) struct Announcement<'a> {
     pub(super) pairs: &'a [Pair],
-    /// Opens the providers of pairs.
-    pub(super) providers: &'a dyn OpenProviders,
     /// The integrity checks of software iWARP, in words.
     pub(super) crc: &'static str,
     /// Address of the metrics.
@@ -209,14 +206,7 @@ impl Announcement<'_> {
         };
         let pairs = self.pairs.iter();
         pairs
-            .map(|pair| {
-                PairLine::new(
-                    &pair.plan,
-                    pair.listening,
-                    pair.sides(self.providers),
-                    mount(pair),
-                )
-            })
+            .map(|pair| PairLine::new(&pair.plan, pair.listening, pair.sides(), mount(pair)))
             .collect()
     }
 
@@ -260,8 +250,6 @@ pub(super) struct Described<'a> {
     /// Over what each of them would listen, and the addresses of its server.
     pub(super) found: &'a [(Vec<ListenerStatus>, Vec<SocketAddr>)],
     pub(super) warnings: &'a [String],
-    /// Opens the providers of pairs.
-    pub(super) providers: &'a dyn OpenProviders,
 }
 
 impl Described<'_> {
@@ -270,7 +258,7 @@ impl Described<'_> {
         let pairs = self.pairs.iter().zip(self.found);
         pairs
             .map(|(plan, (listeners, server))| {
-                let sides = Sides::new(plan, listeners.clone(), server, self.providers);
+                let sides = Sides::new(plan, listeners.clone(), server);
                 let all = self.pairs.iter();
                 let mounts = all.filter_map(|other| Some((other, mount_addr(other)?)));
                 let port = mount_port(plan, mount_addr(plan), mounts);

@@ -1,36 +1,23 @@
 //! The command line of `gateway`.
 
-use super::config::{Config, File, NOT_IN_FILES};
-use super::open_providers::GatewayProviders;
 use crate::checks::CheckArgs;
-use crate::config_file::of_another_table;
-use crate::failure::{self, Usage};
-use crate::log::{self, LogFormat};
-use crate::serve::Given;
-use crate::serve::MAX_THREADS;
-use crate::serve::given::{FileOptions, OptionTable, names_of};
+use crate::failure::Usage;
+use crate::log::LogFormat;
 use crate::serve::reports::ReportArgs;
 use crate::transport::TransportArgs;
 use anyhow::bail;
 use clap::Args;
 use printing::units;
-use rpcrdma::{ClientConfig, ServerConfig};
 use rpcrdma_daemon::clients::Clients;
+use rpcrdma_daemon::config::Given;
+use rpcrdma_daemon::gateway::GatewaySettings;
+use rpcrdma_daemon::gateway::configuration::{PairsFrom, Source};
 use rpcrdma_daemon::gateway::mount_place::MountPlace;
-use rpcrdma_daemon::gateway::observed::Observed;
-use rpcrdma_daemon::gateway::pairs::GatewayOptions;
-use rpcrdma_daemon::gateway::plan::{self, PairPlan};
+use rpcrdma_daemon::gateway::plan::PairPlan;
 use rpcrdma_daemon::gateway::urls::{ListenUrl, UpstreamUrl};
-use rpcrdma_daemon::gateway::{Administration, Reread};
-use rpcrdma_daemon::listen::MAX_LISTEN;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use rpcrdma_daemon::server::settings::MAX_THREADS;
+use std::path::PathBuf;
 use std::time::Duration;
-
-/// The options in the `[gateway]` table of a file.
-pub(super) fn names_in_files() -> Vec<String> {
-    names_of::<GatewayArgs>(&NOT_IN_FILES)
-}
 
 /// Put RDMA in front of an NFS/TCP server, or TCP in front of an NFS/RDMA server
 #[derive(Args, Clone, Debug)]
@@ -109,27 +96,27 @@ pub(crate) struct GatewayArgs {
 
     /// Trust local users to claim any uid, as other machines are trusted
     #[arg(long)]
-    pub(super) trust_local: bool,
+    trust_local: bool,
 
     /// Number of threads that serve connections of RDMA clients [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
-    pub(super) threads: Option<u16>,
+    threads: Option<u16>,
 
     /// Maximum number of client connections of each pair; one address gets at most half
     #[arg(long, value_name = "N", default_value_t = 1024,
         value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) max_connections: u16,
+    max_connections: u16,
 
     /// Close client connections without a call for this long (0 = never)
     #[arg(long, value_name = "DURATION", default_value = "6m", value_parser = units::parse_duration)]
-    pub(super) idle_timeout: Duration,
+    idle_timeout: Duration,
 
     /// Close a connection whose call the server does not answer for this long
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = units::parse_duration)]
-    pub(super) call_timeout: Duration,
+    call_timeout: Duration,
 
     #[command(flatten)]
-    pub(super) reports: ReportArgs,
+    reports: ReportArgs,
 
     /// Print the pairs as one line of JSON
     #[arg(long)]
@@ -140,178 +127,62 @@ pub(crate) struct GatewayArgs {
     pub(crate) log_format: Option<LogFormat>,
 
     #[command(flatten)]
-    pub(super) transport: TransportArgs,
+    transport: TransportArgs,
 
     /// Options of this that were given on the command line.
     #[arg(skip)]
     pub(crate) given: Given,
 }
 
-/// Options of a file that are those of its pairs, so that they need no restart.
-const OF_PAIRS: [&str; 3] = ["allow", "provider", "device"];
-
-/// Options of a gateway, and its pairs.
-pub(super) struct Settings {
-    /// With the options of the file, if there is one.
-    pub(super) args: GatewayArgs,
-    pub(super) pairs: Vec<PairPlan>,
-    /// The options of the file, without those that need no restart.
-    options: FileOptions,
-}
-
 impl GatewayArgs {
-    /// Reads the file, if there is one, and puts all together.
+    /// The source of the configuration that they name.
     ///
     /// # Errors
     ///
-    /// If something is not understood or makes no sense.
-    pub(super) fn settings(&self) -> anyhow::Result<Settings> {
-        let (settings, errors) = self.read()?;
-        failure::check_none(errors)?;
-        Ok(settings)
-    }
-
-    /// The same as far as it is understood, and what is wrong with the rest.
-    ///
-    /// # Errors
-    ///
-    /// If the command line makes no sense, or the file cannot be read or is no TOML.
-    pub(super) fn read(&self) -> anyhow::Result<(Settings, Vec<anyhow::Error>)> {
-        let Some(path) = &self.config else {
-            let pairs = self.pairs()?;
-            let twice = plan::ports_given_twice(&pairs).into_iter();
-            let twice = twice.map(|(_, what)| Usage(what).into());
-            failure::check_none(twice.collect())?;
-            let settings = Settings {
-                args: self.clone(),
-                pairs,
-                options: FileOptions::default(),
-            };
-            return Ok((settings, Vec::new()));
-        };
-        let (config, mut errors) = Config::load(path)?;
-        let table = OptionTable {
-            file: &config.file,
-            name: "gateway",
-            options: &config.options,
-            without: &NOT_IN_FILES,
-            elsewhere: of_another_table::<File>,
-        };
-        let mut args: Self = table.under(&self.given, &mut errors)?;
-        args.given = self.given.clone();
-        args.config = self.config.clone();
-        let pairs = config.pairs(
-            &args.allow,
-            &args.transport.provider().setting(),
-            &mut errors,
-        );
-        let settings = Settings {
-            args,
-            pairs,
-            options: FileOptions::new(&config.options, &OF_PAIRS),
-        };
-        Ok((settings, errors.into_errors()))
-    }
-
-    /// An option of the gateway, in words: a key of the file, or as it is on the command line.
-    pub(super) fn option(&self, long: &str) -> String {
-        self.given.name_of(long, "gateway", self.config.is_some())
-    }
-
-    /// The pairs of the command line: one for each address to listen at.
-    fn pairs(&self) -> anyhow::Result<Vec<PairPlan>> {
-        let (Some(&listen), Some(upstream)) = (self.listen.first(), self.upstream.clone()) else {
-            bail!(Usage(
+    /// If they name neither a file nor a pair.
+    pub(crate) fn source(&self) -> anyhow::Result<Source> {
+        let pairs = match (&self.config, self.listen.first(), &self.upstream) {
+            (Some(file), _, _) => PairsFrom::File(file.clone()),
+            (None, Some(&first), Some(upstream)) => {
+                let pair = self.pair(first, upstream);
+                PairsFrom::CommandLine(self.listen.clone(), Box::new(pair))
+            }
+            (None, _, _) => bail!(Usage(
                 "a gateway needs --listen and --upstream, or --config".to_owned()
-            ));
+            )),
         };
-        if self.listen.len() > MAX_LISTEN {
-            bail!(Usage(format!(
-                "there are more than {MAX_LISTEN} addresses to listen at"
-            )));
+        Ok(Source {
+            settings: self.settings(),
+            given: self.given.clone(),
+            pairs,
+        })
+    }
+
+    fn settings(&self) -> GatewaySettings {
+        GatewaySettings {
+            allow: self.allow.clone(),
+            trust_local: self.trust_local,
+            threads: self.threads,
+            max_connections: self.max_connections,
+            idle_timeout: self.idle_timeout,
+            call_timeout: self.call_timeout,
+            reports: self.reports.places(),
+            connections: self.transport.settings(),
         }
-        let pair = PairPlan {
+    }
+
+    /// The pair that listens at one of the addresses, without its clients.
+    fn pair(&self, listen: ListenUrl, upstream: &UpstreamUrl) -> PairPlan {
+        PairPlan {
             allow: Vec::new(),
             listen,
-            upstream,
+            upstream: upstream.clone(),
             mount_port: self.mount_port,
             upstream_mount: self.upstream_mount.clone().unwrap_or_default(),
             rpcbind: self.rpcbind,
             reserved_port: self.reserved_port,
             hide_pnfs: self.hide_pnfs,
             provider: self.transport.provider().setting(),
-        };
-        let allow = |listen: &ListenUrl| plan::clients_or_local(&self.allow, listen);
-        let pairs = plan::at_each(&pair, &self.listen, allow);
-        let contradictions = plan::contradictions(&pairs).into_iter();
-        let contradictions = contradictions.map(|(option, what)| {
-            let option = option.replace('_', "-");
-            Usage(format!("--{option}: {what}")).into()
-        });
-        failure::check_none(contradictions.collect())?;
-        Ok(pairs)
-    }
-}
-
-impl Settings {
-    /// The options beside the pairs.
-    pub(super) fn options(&self) -> GatewayOptions {
-        let (args, transport) = (&self.args, &self.args.transport);
-        let (server, client) = (ServerConfig::default(), ClientConfig::default());
-        GatewayOptions {
-            trust_local: args.trust_local,
-            max_connections: args.max_connections.into(),
-            idle_timeout: (!args.idle_timeout.is_zero()).then_some(args.idle_timeout),
-            call_timeout: args.call_timeout,
-            in_file: args.config.is_some(),
-            server: server
-                .clone()
-                .with_versions(transport.versions())
-                .with_dialect(transport.dialect())
-                .with_credits(transport.credits)
-                .with_send_size(transport.inline_size_or(server.send_size))
-                .with_receive_size(transport.inline_size_or(server.receive_size))
-                .with_remote_invalidation(transport.remote_invalidation())
-                .with_workers(args.threads.map_or(server.workers, usize::from))
-                .with_spin(transport.spin()),
-            client: client
-                .clone()
-                .with_versions(transport.versions())
-                .with_dialect(transport.dialect())
-                .with_credits(transport.credits)
-                .with_send_size(transport.inline_size_or(client.send_size))
-                .with_receive_size(transport.inline_size_or(client.receive_size))
-                .with_remote_invalidation(transport.remote_invalidation())
-                .with_spin(transport.spin()),
-            providers: Arc::new(GatewayProviders::new(transport.clone())),
-        }
-    }
-}
-
-/// The command line of a running gateway, and its log.
-pub(super) struct CommandLine<'a> {
-    pub(super) args: &'a GatewayArgs,
-    /// As they were at the start.
-    pub(super) settings: &'a Settings,
-}
-
-impl Administration for CommandLine<'_> {
-    fn file(&self) -> Option<&Path> {
-        self.args.config.as_deref()
-    }
-
-    fn reread(&self) -> anyhow::Result<Reread> {
-        let read = self.args.settings()?;
-        Ok(Reread {
-            changed: read.options.changed(&self.settings.options),
-            pairs: read.pairs,
-        })
-    }
-
-    fn log_statistics(&self, gateway: &Observed) {
-        match log::is_json() {
-            true => gateway.events().iter().for_each(log::statistics),
-            false => gateway.log(),
         }
     }
 }

@@ -1,12 +1,10 @@
 //! `gateway --check`: whether a gateway could start, or a running one be told to read its file again.
 
 use super::announce::Described;
-use super::args::Settings;
 use crate::failure::Ended;
 use crate::output;
-use rpcrdma_daemon::gateway::check;
+use rpcrdma_daemon::gateway::{Configuration, check};
 use std::io::Write;
-use std::sync::Arc;
 
 /// Prints what would be done, or all that speaks against a start, also what is wrong with the file.
 ///
@@ -14,20 +12,18 @@ use std::sync::Arc;
 ///
 /// If the file is wrong, or a gateway could not start, in the words of one that does not.
 pub(super) async fn check_and_print(
-    settings: &Settings,
+    configuration: &Configuration,
     of_file: Vec<anyhow::Error>,
     json: bool,
 ) -> anyhow::Result<Ended> {
-    let options = settings.options();
-    let providers = Arc::clone(&options.providers);
-    let places = settings.args.reports.places();
-    let metrics = settings.args.option("metrics");
-    let checked = check::check(options, &settings.pairs, (&places, &metrics), of_file).await?;
+    let settings = &configuration.settings;
+    let options = configuration.options();
+    let places = (&settings.reports, &*configuration.metrics_setting());
+    let checked = check::check(options, &configuration.pairs, places, of_file).await?;
     let described = Described {
-        pairs: &settings.pairs,
+        pairs: &configuration.pairs,
         found: &checked.found,
         warnings: &checked.warnings,
-        providers: &*providers,
     };
     let mut out = output::stdout();
     match json {

@@ -13,11 +13,10 @@ mod report;
 mod text;
 mod version_two;
 
-use crate::connect;
 use crate::endpoint::{Endpoint, NO_ADDRESS};
 use crate::failure::Ended;
 use crate::ping;
-use crate::provider::{ProviderArgs, Providers};
+use crate::provider::ProviderArgs;
 use crate::transport::{self, Invalidation};
 use answer::Answer;
 use anyhow::Context;
@@ -33,6 +32,7 @@ use report::{
     FirstBytes, Inline, Mpa, PrivateDataSeen, ProgramAnswer, RoundTrip, RpcRdma, Verdict,
 };
 use rpcrdma::ClientConfig;
+use rpcrdma::any::{self, Providers};
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::DesignBits;
 use rpcrdma_proto::{Design, PrivateData};
@@ -172,7 +172,8 @@ fn offer(text: &str) -> Result<Invalidation, String> {
 /// Runs the command.
 pub(crate) async fn run(args: &ProbeArgs) -> anyhow::Result<Ended> {
     let context = || args.server.to_string();
-    let providers = args.provider.providers(args.software(CrcMode::On))?;
+    let software = args.software(CrcMode::On);
+    let providers = args.provider.setting().open(software)?;
     let addrs = args.server.addresses().await.with_context(context)?;
     let mut found = None;
     for addr in addrs.into_iter().take(MAX_ADDRESSES) {
@@ -199,16 +200,16 @@ pub(crate) async fn run(args: &ProbeArgs) -> anyhow::Result<Ended> {
 impl ProbeArgs {
     /// Over devices, if there are any for the address, or else over software iWARP.
     async fn look_at(&self, providers: &Providers, addr: SocketAddr) -> Report {
-        if providers.other_is_devices {
-            let report = self.look_over_devices(addr, &providers.other, self.timeout);
+        if providers.over() == any::Over::Devices {
+            let report = self.look_over_devices(addr, providers.main(), self.timeout);
             return report.await.0;
         }
-        let Some(devices) = providers.devices_for(addr) else {
+        let Some(devices) = providers.devices_first(addr) else {
             return self.look_over_software(addr).await;
         };
-        let limit = self.timeout.min(connect::DEVICE_SETUP);
+        let limit = self.timeout.min(any::DEVICE_SETUP);
         let (report, error) = self.look_over_devices(addr, devices, limit).await;
-        let Some(error) = error.filter(|error| connect::try_software(addr, error)) else {
+        let Some(error) = error.filter(|error| any::try_software(addr, error)) else {
             return report;
         };
         let mut report = self.look_over_software(addr).await;
@@ -521,12 +522,8 @@ mod tests {
     }
 
     fn providers(to: Option<SocketAddr>) -> Providers {
-        Providers {
-            devices: Some(Arc::new(Devices(iwarp(), to))),
-            other: Arc::new(iwarp()),
-            other_is_devices: false,
-            unusable_devices: None,
-        }
+        let devices = Arc::new(Devices(iwarp(), to));
+        Providers::new(Arc::new(iwarp()), Some(devices))
     }
 
     const ELSEWHERE: &str = "192.0.2.1:20049";

@@ -1,12 +1,12 @@
 //! The announcement of `serve` when it is ready.
 
 use crate::show;
-use crate::transport::TransportArgs;
 use nfs_client::{NfsUrl, printable};
 use nfs_proto::MOUNT_PORT;
 use printing::json;
 use rpcrdma::{Design, Versions};
 use rpcrdma_daemon::addresses::has_host_of;
+use rpcrdma_daemon::config::connections::ConnectionSettings;
 use rpcrdma_daemon::control::{ListenerStatus, RuleStatus};
 use rpcrdma_daemon::listen;
 use rpcrdma_daemon::listening::Listening;
@@ -93,15 +93,15 @@ struct ExportLine<'a> {
 
 impl<'a> Announcement<'a> {
     /// That of a server with these options of connections.
-    pub(super) fn new(server: &'a RunningServer, transport: &TransportArgs) -> Self {
+    pub(super) fn new(server: &'a RunningServer, connections: &ConnectionSettings) -> Self {
         Self {
             exports: server.exports().plans(),
             absent: server.exports().absent(),
             listening: server.listening().clone(),
             mount: server.mount_addrs(),
-            versions: transport.versions(),
-            remote_invalidation: transport.remote_invalidation(),
-            crc: transport.describe_crc(),
+            versions: connections.version.versions,
+            remote_invalidation: connections.remote_invalidation.0.clone(),
+            crc: connections.describe_crc(),
             user: server.users().to_owned(),
             limits: server.limits().to_owned(),
             state: server.state().to_owned(),

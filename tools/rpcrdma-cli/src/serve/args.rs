@@ -1,18 +1,24 @@
 //! The command line of `serve`.
 
-use super::given::Given;
 use super::local_users::TrustArgs;
 use super::reports::ReportArgs;
 use crate::checks::CheckArgs;
 use crate::log::LogFormat;
 use crate::transport::TransportArgs;
-use clap::{Args, ValueEnum};
+use crate::words::word;
+use clap::Args;
 use nfs_proto::MOUNT_PORT;
+use nfs_server::{Changes, ClientOptions, Squash};
 use printing::units;
 use rpcrdma_daemon::clients::Clients;
+use rpcrdma_daemon::config::Given;
 use rpcrdma_daemon::listen;
+use rpcrdma_daemon::server::ServerSettings;
+use rpcrdma_daemon::server::configuration::{ExportsFrom, Source};
 use rpcrdma_daemon::server::exports::ExportArg;
-use std::net::SocketAddr;
+use rpcrdma_daemon::server::settings::MAX_THREADS;
+use rpcrdma_daemon::systemd::Sockets;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,7 +47,7 @@ trust. Local users can act only as themselves.")]
 pub(crate) struct ServeArgs {
     /// Directories to export, each under its last name or as /NAME=DIR. A single export is also /
     #[arg(value_name = "DIR | /NAME=DIR", default_value = ".")]
-    pub(super) exports: Vec<ExportArg>,
+    exports: Vec<ExportArg>,
 
     /// Read exports and options from a TOML file; the command line overrides its options. Excludes
     /// directories, --allow, --read-only and --squash, which the file has for each export
@@ -55,61 +61,61 @@ pub(crate) struct ServeArgs {
     /// Address to listen on, or localhost; repeatable [default port: 20049; 0 = any free port]
     #[arg(short, long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1",
         value_parser = listen::parse)]
-    pub(super) listen: Vec<SocketAddr>,
+    listen: Vec<SocketAddr>,
 
     /// TCP port of MOUNT, at the same addresses (0 = any free port)
     #[arg(long, value_name = "PORT", default_value_t = MOUNT_PORT)]
-    pub(super) mount_port: u16,
+    mount_port: u16,
 
     /// Address, network or host name that may connect; repeatable [default: this machine]
     #[arg(long, value_name = "ADDR[/BITS] | HOST")]
-    pub(super) allow: Vec<Clients>,
+    allow: Vec<Clients>,
 
     /// Export read-only
     #[arg(long)]
-    pub(super) read_only: bool,
+    read_only: bool,
 
     /// Users that are treated as nobody
-    #[arg(long, value_enum, value_name = "WHO", default_value_t)]
-    pub(super) squash: SquashName,
+    #[arg(long, value_name = "WHO", value_parser = word::<Squash>(), default_value = "remote-root")]
+    squash: Squash,
 
     #[command(flatten)]
-    pub(super) trust: TrustArgs,
+    trust: TrustArgs,
 
     /// When changes of names and attributes reach the disk
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
-    pub(super) changes: ChangesName,
+    #[arg(long, value_name = "WHEN", value_parser = word::<Changes>(), default_value = "durable")]
+    changes: Changes,
 
     /// Directory for the state that keeps file handles valid across restarts, outside of all
     /// exports [default: rpcrdma in the user's state directory]
     #[arg(long, value_name = "DIR")]
-    pub(super) state_dir: Option<PathBuf>,
+    state_dir: Option<PathBuf>,
 
     /// Register NFS and MOUNT with rpcbind
     #[arg(long)]
-    pub(super) rpcbind: bool,
+    rpcbind: bool,
 
     /// Number of threads that serve connections [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
-    pub(super) threads: Option<u16>,
+    threads: Option<u16>,
 
     /// Maximum number of connections, if descriptors and memory suffice; one address gets at most
     /// half
     #[arg(long, value_name = "N", default_value_t = 1024,
         value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) max_connections: u16,
+    max_connections: u16,
 
     /// Close connections without a call for this long (0 = never)
     #[arg(long, value_name = "DURATION", default_value = "6m", value_parser = units::parse_duration)]
-    pub(super) idle_timeout: Duration,
+    idle_timeout: Duration,
 
     /// Close the connection of a client whose message is longer than this server has announced
     /// that it receives, as other servers do, instead of logging it
     #[arg(long)]
-    pub(super) strict: bool,
+    strict: bool,
 
     #[command(flatten)]
-    pub(super) reports: ReportArgs,
+    reports: ReportArgs,
 
     /// Print the listening addresses and exports as one line of JSON
     #[arg(long)]
@@ -120,42 +126,54 @@ pub(crate) struct ServeArgs {
     pub(crate) log_format: Option<LogFormat>,
 
     #[command(flatten)]
-    pub(super) transport: TransportArgs,
-
-    /// Addresses of the sockets that this process was started with. They take the place of `listen`.
-    #[arg(skip)]
-    pub(super) activated: Vec<SocketAddr>,
-
-    /// Addresses of such sockets for MOUNT. They take the place of `mount_port`.
-    #[arg(skip)]
-    pub(super) activated_mount: Vec<SocketAddr>,
+    transport: TransportArgs,
 
     /// Options of this that were given on the command line.
     #[arg(skip)]
     pub(crate) given: Given,
 }
 
-/// Most threads that can be asked for.
-pub(crate) const MAX_THREADS: i64 = 256;
+impl ServeArgs {
+    /// The source of the configuration that they name, with sockets that listen already.
+    pub(crate) fn source(&self, sockets: &Sockets) -> Source {
+        let addrs = |sockets: &[(SocketAddr, TcpListener)]| {
+            let addrs = sockets.iter().map(|(addr, _)| *addr);
+            addrs.collect::<Vec<_>>()
+        };
+        Source {
+            settings: self.settings(),
+            given: self.given.clone(),
+            exports: match &self.config {
+                Some(file) => ExportsFrom::File(file.clone()),
+                None => ExportsFrom::CommandLine(
+                    self.exports.clone(),
+                    ClientOptions {
+                        read_only: self.read_only,
+                        squash: self.squash,
+                        ..ClientOptions::default()
+                    },
+                ),
+            },
+            activated: addrs(&sockets.rdma),
+            activated_mount: addrs(&sockets.mount),
+        }
+    }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(super) enum SquashName {
-    /// Root of other machines; with --trust-local also root of this machine
-    #[default]
-    RemoteRoot,
-    /// Root of any machine
-    Root,
-    /// Everybody
-    All,
-    /// No user
-    None,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(super) enum ChangesName {
-    /// Before the reply, as RFC 1813 requires
-    #[default]
-    Durable,
-    /// Later, which is faster, but a crash of this machine can lose acknowledged changes
-    Cached,
+    fn settings(&self) -> ServerSettings {
+        ServerSettings {
+            listen: self.listen.clone(),
+            mount_port: self.mount_port,
+            allow: self.allow.clone(),
+            trust: self.trust.trust(),
+            changes: self.changes,
+            state_dir: self.state_dir.clone(),
+            rpcbind: self.rpcbind,
+            threads: self.threads,
+            max_connections: self.max_connections,
+            idle_timeout: self.idle_timeout,
+            strict: self.strict,
+            reports: self.reports.places(),
+            connections: self.transport.settings(),
+        }
+    }
 }

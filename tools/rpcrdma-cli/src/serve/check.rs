@@ -1,12 +1,12 @@
 //! `serve --check`: whether a server could start, and what it would serve.
 
 use super::announce::Described;
-use super::settings::Settings;
 use crate::failure::Ended;
 use crate::output;
-use rpcrdma_daemon::server::check;
+use rpcrdma_daemon::server::{Configuration, check};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
+use verbs_iwarp::Iwarp;
 
 /// Prints what would be served, or all that speaks against a start, also what is wrong with the file. `mount` are sockets for
 /// MOUNT that listen already.
@@ -15,18 +15,24 @@ use std::net::{SocketAddr, TcpListener};
 ///
 /// If the file is wrong, or a server could not start, in the words of one that does not.
 pub(super) async fn check_and_print(
-    settings: &Settings,
+    configuration: &Configuration,
     mount: Vec<(SocketAddr, TcpListener)>,
     of_file: Vec<anyhow::Error>,
     json: bool,
 ) -> anyhow::Result<Ended> {
-    let options = settings.options(mount);
-    let args = &settings.args;
+    let options = configuration.options(mount);
+    let connections = &configuration.settings.connections;
+    let software = Iwarp::new(connections.iwarp());
     // Whether a socket is there is not looked at: nothing is served with it.
-    let open = || args.transport.server_providers(&args.listen, Vec::new());
+    let open = || {
+        let at = &configuration.settings.listen;
+        connections
+            .provider
+            .open_to_listen(software, at, Vec::new())
+    };
     let checked = check::check(&options, open, of_file).await?;
     let described = Described {
-        plans: &settings.plans,
+        plans: &configuration.exports,
         absent: &checked.absent,
         warnings: &checked.warnings,
         listening: checked.listening,
@@ -46,7 +52,7 @@ mod tests {
     use super::*;
     use crate::serve::ServeArgs;
     use clap::{Args, Command, FromArgMatches};
-    use std::net::TcpListener;
+    use rpcrdma_daemon::systemd::Sockets;
 
     /// Error of `--check` with these options.
     async fn refused(options: &[&str]) -> String {
@@ -55,8 +61,12 @@ mod tests {
         let words = ["rpcrdma", dir.path().to_str().unwrap()];
         let matches = command.get_matches_from(words.iter().chain(options));
         let args = ServeArgs::from_arg_matches(&matches).unwrap();
-        let (settings, errors) = args.read().unwrap();
-        let checked = check_and_print(&settings, Vec::new(), errors, false).await;
+        let sockets = Sockets {
+            rdma: Vec::new(),
+            mount: Vec::new(),
+        };
+        let (configuration, errors) = args.source(&sockets).read().unwrap();
+        let checked = check_and_print(&configuration, Vec::new(), errors, false).await;
         checked.unwrap_err().to_string()
     }
 

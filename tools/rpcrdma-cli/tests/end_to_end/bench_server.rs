@@ -82,7 +82,7 @@ fn work_is_counted_per_call_after_the_ramp_time() {
         &["--rw", "write", "--bs", "256k", "--size", "1m", &url],
         [("sends", 1.0), ("registrations", 1.0), writes, reads],
     );
-    let shown = ok(&["bench", "--counts", "--time", "50ms", &served.listening]);
+    let shown = ok(&["bench", "--counts", "--time", "500ms", &served.listening]);
     let shown = text(&shown);
     assert!(
         shown.contains("work per call\n") && !shown.contains("server"),

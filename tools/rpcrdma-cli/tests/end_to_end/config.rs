@@ -5,9 +5,11 @@ use nfs_client::{Export, Mount, current_user};
 use rpcrdma::{Client, ClientConfig};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use verbs_iwarp::Iwarp;
 
@@ -684,9 +686,15 @@ fn directory_below_a_mount_is_not_shown_when_that_is_unmounted() {
     assert_eq!(fs::read(point.join("file")).unwrap(), b"content");
 }
 
+/// How long something may take that depends on the kernel telling the server.
+const EVENTUALLY: Duration = Duration::from_secs(120);
+
 /// Waits until something is so that depends on the kernel telling the server.
+#[track_caller]
 fn eventually(is_so: impl Fn() -> bool) {
+    let start = Instant::now();
     while !is_so() {
+        assert!(start.elapsed() < EVENTUALLY, "it never is so");
         std::thread::yield_now();
     }
 }
@@ -714,11 +722,13 @@ fn put_ends_when_the_export_becomes_read_only_and_says_what_it_leaves() {
     let mut served = Served::configured(|around| export(around, "stuff", ""), &[]);
     let large = served.local("large", b"");
     let file = fs::File::options().write(true).open(&large).unwrap();
-    // Larger than what can be copied before anybody notices; it is all hole.
-    file.set_len(1 << 40).unwrap();
+    // So many pieces of data between holes that the copy is seen before it is complete: each is a call.
+    for piece in 0..16_384 {
+        file.write_all_at(&[1; 4096], piece << 17).unwrap();
+    }
     let others = [1, 2, 3].map(|number| served.local(&format!("file-{number}"), b"content"));
     let [one, two, three] = &others;
-    let put = Command::new(PROGRAM)
+    let mut put = Command::new(PROGRAM)
         .args(["put", "-q", &large, one, two, three, &served.url("stuff/")])
         .stderr(Stdio::piped())
         .spawn()
@@ -728,7 +738,10 @@ fn put_ends_when_the_export_becomes_read_only_and_says_what_it_leaves() {
         let mut names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.find(|name| name.starts_with(".large.rpcrdma-"))
     };
-    eventually(|| left().is_some());
+    while left().is_none() {
+        assert_eq!(put.try_wait().unwrap(), None, "the copy has ended");
+        std::thread::yield_now();
+    }
     let pid = Pid::from_child(&put);
     kill_process(pid, Signal::STOP).unwrap();
     assert!(left().is_some(), "the copy is under way");

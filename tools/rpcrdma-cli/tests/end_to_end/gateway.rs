@@ -1,10 +1,12 @@
 //! The gateway between our own servers and clients, over RDMA and over TCP.
 
 mod check;
+mod ending;
 mod limits;
 mod log;
 mod mount;
 mod outage;
+mod pnfs;
 mod reload;
 mod service;
 mod several;

@@ -14,6 +14,7 @@ mod coreutils;
 mod designs;
 mod devices;
 mod dialects;
+mod ending;
 mod errors;
 mod files;
 mod full;
@@ -107,6 +108,38 @@ fn announcement_says_how_to_mount_and_under_which_rules() {
         "rpcrdma ls -l nfs://127.0.0.1:",
     ] {
         assert!(said.contains(part), "{part} is not in {said}");
+    }
+    // The easiest mount: one command on each line, below what they are for.
+    let lines: Vec<&str> = said.lines().map(str::trim).collect();
+    let over_tcp = "or without an RDMA device, over TCP through a gateway on the client:";
+    let at = lines.iter().position(|line| *line == over_tcp);
+    let at = at.unwrap_or_else(|| panic!("{over_tcp} is not in {said}"));
+    let gateway = "rpcrdma gateway --listen tcp://127.0.0.1 --upstream rdma://127.0.0.1:";
+    assert!(lines[at + 1].starts_with(gateway), "{said}");
+    let mount = lines[at + 2];
+    assert!(mount.starts_with("mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,"));
+    assert!(mount.ends_with(" 127.0.0.1:/stuff /mnt"), "{mount}");
+}
+
+#[test]
+fn easiest_mount_is_where_readers_begin() {
+    for (page, text) in [
+        ("README.md", include_str!("../../../../README.md")),
+        (
+            "first-mount.md",
+            include_str!("../../../../docs/guide/first-mount.md"),
+        ),
+        (
+            "linux-client.md",
+            include_str!("../../../../docs/guide/linux-client.md"),
+        ),
+    ] {
+        for command in [
+            "\nrpcrdma gateway --listen tcp://127.0.0.1 --upstream rdma://",
+            "\nmount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountproto=tcp,mountport=20048 127.0.0.1:/",
+        ] {
+            assert!(text.contains(command), "{page} lacks {command}");
+        }
     }
 }
 

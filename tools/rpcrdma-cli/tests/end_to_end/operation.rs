@@ -9,6 +9,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use tempfile::TempDir;
 
 #[test]
 fn signals_without_a_file_are_answered_in_the_log() {
@@ -34,6 +35,36 @@ fn client_that_connects_and_closes_leaves_no_warning() {
     other.write_all(&[0x80, 0, 0, 40].repeat(5)).unwrap();
     let said = served.hear("connection setup failed");
     assert!(said.contains("plain TCP"), "{said}");
+}
+
+/// A limit with which each call would be told to be made again later.
+#[test]
+fn start_with_too_few_descriptors_says_so() {
+    let around = tempfile::tempdir().unwrap();
+    let dir = around.path().join("stuff");
+    std::fs::create_dir(&dir).unwrap();
+    let limited = |limit: &str, around: TempDir| {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+        command
+            .args(["-c", &script, PROGRAM, "serve", "--json"])
+            .args(["--listen", "127.0.0.1:0", "--mount-port", "0"])
+            .arg("--state-dir")
+            .arg(around.path().join("state"))
+            .arg(&dir);
+        Served::started(around, dir.clone(), command, Say::Json)
+    };
+    let mut served = limited("24", around);
+    let said = served.hear("the limit of open files is 24, and less than ");
+    assert!(
+        said.contains("(JUKEBOX)") && said.contains("LimitNOFILE="),
+        "{said}"
+    );
+    let around = std::mem::replace(&mut served.around, tempfile::tempdir().unwrap());
+    drop(served);
+    let served = limited("1024", around);
+    let said = text(&served.stop(Signal::TERM).stderr);
+    assert!(!said.contains("are too few"), "{said}");
 }
 
 #[test]

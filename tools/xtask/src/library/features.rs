@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use programs::command::{cargo, line};
 
 /// The sets, as they are given to cargo. All features together are built with the work tree.
-const SETS: [&str; 5] = ["", "iwarp", "nfs", "iwarp,nfs", "verbs"];
+const SETS: [&str; 6] = ["", "iwarp", "nfs", "iwarp,nfs", "verbs", "iwarp,verbs"];
 
 /// Checks the library with each set of features alone, without warnings.
 ///

@@ -17,6 +17,9 @@ use programs::command;
 /// Crates that no protocol core is built with.
 const RUNTIMES: [&str; 3] = ["mio", "socket2", "tokio"];
 
+/// Protocol cores whose names do not end in `-proto`.
+const CORES: [&str; 1] = ["nfs4-state"];
+
 /// Names that have no place in a protocol core, which one task owns.
 const LOCK_NAMES: [&str; 3] = ["Mutex", "RwLock", "Waker"];
 
@@ -69,11 +72,16 @@ pub(super) fn check(sources: &Sources, exceptions: Exceptions, faults: &mut Vec<
     }
 }
 
-/// Whether a file is a source of a crate named `*-proto`.
+/// Whether a crate is a protocol core.
+fn is_a_core(krate: &str) -> bool {
+    krate.ends_with("-proto") || CORES.contains(&krate)
+}
+
+/// Whether a file is a source of a protocol core.
 fn is_of_a_core(path: &Path) -> bool {
     let mut parts = path.iter().filter_map(|part| part.to_str());
     parts.next() == Some("crates")
-        && parts.next().is_some_and(|krate| krate.ends_with("-proto"))
+        && parts.next().is_some_and(is_a_core)
         && parts.next() == Some("src")
 }
 
@@ -116,7 +124,7 @@ fn dependencies(metadata: &Value, faults: &mut Vec<Fault>) -> Option<()> {
     for member in metadata["workspace_members"].as_array()? {
         let member = member.as_str()?;
         let name = *names.get(member)?;
-        if !(name.ends_with("-proto") || name == "oncrpc") {
+        if !(is_a_core(name) || name == "oncrpc") {
             continue;
         }
         for way in ways_to_runtimes(member, &names, &edges) {
@@ -175,6 +183,8 @@ mod tests {
         let lock = "use std::sync::Mutex;\nstruct A(Mutex<u8>);";
         let fault = "crates/a-proto/src/b.rs:1: a protocol core has one owner, and no Mutex";
         check_with(none, core, lock, &[fault]);
+        let fault = "crates/nfs4-state/src/b.rs:1: a protocol core has one owner, and no Mutex";
+        check_with(none, "crates/nfs4-state/src/b.rs", lock, &[fault]);
         check_with(none, "crates/a/src/b.rs", lock, &[]);
         check_with(none, "crates/a-proto/tests/b.rs", lock, &[]);
         check_with(

@@ -325,6 +325,142 @@ fn file_that_a_client_removes_in_fuse_is_closed() {
     assert_eq!(local.open_files(), 0);
 }
 
+/// mergerfs with inode numbers that are hashes of paths, and no cache of names and attributes in the kernel: a file that
+/// is made again has the number that it had.
+fn mergerfs_with_numbers_of_paths() -> Option<Fuse> {
+    let options =
+        "use_ino,inodecalc=path-hash,category.create=mfs,minfreespace=0,cache.attr=0,cache.entry=0";
+    Fuse::new("mergerfs", &["-o", options], 1)
+}
+
+/// Makes a file as root.
+fn make(local: &LocalFs, name: &str, what: Make) -> Result<FileId, Error> {
+    let name = Name::new(name.as_bytes()).unwrap();
+    let made = local.make(&Identity::root(), local.root(), name, what);
+    made.wait().result.map(|made| made.file)
+}
+
+fn write(local: &LocalFs, file: FileId, text: &'static str) -> Result<(), Error> {
+    let data = Gather::from_elem(Bytes::from_static(text.as_bytes()), 1);
+    let who = Identity::root();
+    let done = local.write(&who, file, 0, data, Stability::FileSync);
+    done.wait().result.map(drop)
+}
+
+/// Others remove what a client has looked at, and a client makes a new file, which gets the number.
+#[test]
+fn what_a_client_makes_with_the_number_of_a_file_that_others_removed_is_served() {
+    let Some(fuse) = mergerfs_with_numbers_of_paths() else {
+        return;
+    };
+    let local = fuse.open();
+    let with_mode = SetAttributes::mode;
+    let files = || {
+        [
+            ("unchecked", CreateHow::Unchecked(SetAttributes::size(0))),
+            ("guarded", CreateHow::Guarded(with_mode(0o644))),
+            ("read-only", CreateHow::Guarded(with_mode(0o400))),
+            ("exclusive", CreateHow::Exclusive([7; 8])),
+        ]
+    };
+    let number = |name: &str| fs::symlink_metadata(fuse.at.join(name)).unwrap().ino();
+    let see = |name: &str| {
+        let found = find(&local, name).unwrap();
+        assert!(local.attributes(found.file).wait().is_ok());
+        number(name)
+    };
+    for (name, how) in files() {
+        fs::write(fuse.at.join(name), "old").unwrap();
+        let old = see(name);
+        fs::remove_file(fuse.at.join(name)).unwrap();
+        let made = make(&local, name, Make::File(how)).unwrap();
+        assert_eq!(number(name), old);
+        assert_eq!(
+            local.attributes(made).wait().map(|now| now.size),
+            Ok(0),
+            "{name}"
+        );
+        assert_eq!(write(&local, made, "new"), Ok(()), "{name}");
+        assert_eq!(read(&local, made).as_deref(), Ok("new"), "{name}");
+        assert_eq!(fs::read_to_string(fuse.at.join(name)).unwrap(), "new");
+    }
+    // What others make again exists already.
+    for (name, how) in files() {
+        fs::remove_file(fuse.at.join(name)).unwrap();
+        fs::write(fuse.at.join(name), "again").unwrap();
+        match how {
+            CreateHow::Unchecked(_) => {
+                let made = make(&local, name, Make::File(how)).unwrap();
+                assert_eq!(write(&local, made, "new"), Ok(()));
+                assert_eq!(read(&local, made).as_deref(), Ok("new"));
+            }
+            _ => assert_eq!(make(&local, name, Make::File(how)), Err(Error::Exists)),
+        }
+    }
+    // As `put` does: a file is made, written and takes the place of one that is gone.
+    see("guarded");
+    fs::remove_file(fuse.at.join("guarded")).unwrap();
+    let made = make(
+        &local,
+        "temporary",
+        Make::File(CreateHow::Exclusive([1; 8])),
+    )
+    .unwrap();
+    write(&local, made, "put").unwrap();
+    let place = |name| (local.root(), Name::new(name).unwrap());
+    let moved = local.rename(&Identity::root(), place(b"temporary"), place(b"guarded"));
+    moved.wait().result.unwrap();
+    let put = find(&local, "guarded").unwrap().file;
+    assert_eq!(read(&local, put).as_deref(), Ok("put"));
+}
+
+#[test]
+fn directories_links_and_fifos_that_a_client_makes_again_are_served() {
+    let Some(fuse) = mergerfs_with_numbers_of_paths() else {
+        return;
+    };
+    let local = fuse.open();
+    let all = || {
+        [
+            ("directory", Make::Directory(SetAttributes::mode(0o755))),
+            (
+                "link",
+                Make::Symlink(Bytes::from_static(b"to"), SetAttributes::default()),
+            ),
+            (
+                "fifo",
+                Make::Special(FileKind::Fifo, (0, 0), SetAttributes::default()),
+            ),
+        ]
+    };
+    let mut numbers = HashSet::new();
+    for _ in 0..2 {
+        for (name, what) in all() {
+            let made = make(&local, name, what).unwrap();
+            assert!(local.attributes(made).wait().is_ok(), "{name}");
+            if name == "directory" {
+                let within = Name::new(b"f").unwrap();
+                let f = local
+                    .make(&Identity::root(), made, within, file(0o644))
+                    .wait();
+                let f = f.result.unwrap().file;
+                write(&local, f, "within").unwrap();
+                assert_eq!(read(&local, f).as_deref(), Ok("within"));
+            }
+            if name == "link" {
+                let text = local.read_link(&Identity::root(), made).wait().result;
+                assert_eq!(text.as_deref(), Ok(&b"to"[..]));
+            }
+            numbers.insert(fs::symlink_metadata(fuse.at.join(name)).unwrap().ino());
+        }
+        fs::remove_dir_all(fuse.at.join("directory")).unwrap();
+        for name in ["link", "fifo"] {
+            fs::remove_file(fuse.at.join(name)).unwrap();
+        }
+    }
+    assert_eq!(numbers.len(), 3, "they have the numbers that they had");
+}
+
 #[test]
 fn files_of_several_branches_with_one_inode_number_are_several_files() {
     let programs: [(&str, &[&str]); 2] = [

@@ -90,6 +90,25 @@ fn handles_of_what_was_made_and_moved_survive_a_crash() {
     assert!(after(&left, f).is_ok() && after(&left, g).is_ok());
 }
 
+/// The sweeper forgets what was removed, and not what has its number by now.
+#[test]
+fn directory_made_again_with_its_number_is_found_after_a_restart() {
+    crate::localfs::AS_IF.set(Some(IdentifiedBy::Path));
+    let mut export = Export::with_table();
+    export.restart_with(|_| {});
+    export.write("d/e/f", "old");
+    let e = export.find("d/e").unwrap();
+    fs::remove_dir_all(export.path.join("d/e")).unwrap();
+    assert_eq!(export.stat(e), Err(Error::Stale));
+    export.write("d/e/f", "new");
+    let f = export.find("d/e/f").unwrap();
+    assert_eq!(export.find("d/e"), Ok(e), "it has the number");
+    export.fs().layers.end_round();
+    assert_eq!(export.read(f).unwrap(), b"new");
+    export.restart();
+    assert_eq!(export.read(f).unwrap(), b"new");
+}
+
 #[test]
 fn files_are_searched_for_when_the_table_is_lost() {
     let mut export = Export::with_table();

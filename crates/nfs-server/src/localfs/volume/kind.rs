@@ -386,6 +386,71 @@ mod tests {
         );
     }
 
+    /// Figures of a file system with this magic number.
+    fn with_magic(magic: u32) -> StatFs {
+        let (mut system, _) = find("/");
+        system.f_type = magic.into();
+        system
+    }
+
+    /// Numbers of `linux/magic.h`, and of file systems that have theirs elsewhere.
+    #[test]
+    fn case_of_names_counts_but_on_file_systems_of_other_systems() {
+        let folds = [
+            (0x4d44, "vfat"),
+            (0x2011_bab0, "exfat"),
+            (0x5346_544e, "ntfs"),
+            (0x7366_746e, "ntfs3"),
+            (0x517b, "smb"),
+            (0xff53_4d42, "cifs"),
+            (0xfe53_4d42, "smb2"),
+        ];
+        let keeps = [
+            (0xef53, "ext4"),
+            (0x5846_5342, "xfs"),
+            (0x9123_683e, "btrfs"),
+            (0x794c_7630, "overlay"),
+            (0x0102_1994, "tmpfs"),
+            (0x8584_58f6, "ramfs"),
+            (0xf2f5_2010, "f2fs"),
+            (0x2fc1_2fc1, "zfs"),
+            (0x6573_5546, "fuse"),
+            (0x6969, "nfs"),
+        ];
+        let (_, root) = find("/");
+        let all = folds.map(|it| (it, true)).into_iter();
+        for ((magic, name), expected) in all.chain(keeps.map(|it| (it, false))) {
+            let system = with_magic(magic);
+            let abilities = FsKind::of(Some(&system)).abilities(Some(&system), root.as_fd());
+            assert_eq!(abilities.case_insensitive, expected, "{name}");
+        }
+        let abilities = FsKind::Other.abilities(None, root.as_fd());
+        assert!(!abilities.case_insensitive);
+    }
+
+    /// Elsewhere a directory is sorted, which takes time and memory.
+    #[test]
+    fn directories_of_local_disks_are_listed_in_the_order_of_the_kernel() {
+        let keeps = |magic| FsKind::of(Some(&with_magic(magic))).keeps_positions();
+        // ext4, XFS, btrfs, tmpfs, ramfs, f2fs, ZFS, bcachefs.
+        for magic in [
+            0xef53,
+            0x5846_5342,
+            0x9123_683e,
+            0x0102_1994,
+            0x8584_58f6,
+            0xf2f5_2010,
+            0x2fc1_2fc1,
+            0xca45_1a4e,
+        ] {
+            assert!(keeps(magic), "{magic:#x}");
+        }
+        // overlayfs, FUSE, NFS.
+        for magic in [0x794c_7630, 0x6573_5546, 0x6969] {
+            assert!(!keeps(magic), "{magic:#x}");
+        }
+    }
+
     #[test]
     fn file_systems_that_the_kernel_makes_up_are_known() {
         assert_eq!(FsKind::pseudo(&find("/proc").0), Some("proc"));

@@ -13,6 +13,8 @@
 use super::entry::Entry;
 use super::fingerprint::Identity;
 use oncrpc::{Caller, ConnectionId, PeerGroup};
+use rpc_serving::by_address::{InTurns, Unused};
+use rpc_serving::shares::Bound;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -70,9 +72,8 @@ pub struct DuplicateRequestStats {
 #[derive(Default)]
 struct Shard {
     entries: HashMap<u128, Arc<Entry>>,
-    addresses: HashMap<PeerGroup, Address>,
-    /// Addresses in the order of checks for expired results, each once.
-    turns: VecDeque<PeerGroup>,
+    /// Addresses with turns of checks for expired results.
+    addresses: InTurns<Address>,
     counts: DuplicateRequestStats,
 }
 
@@ -163,7 +164,7 @@ impl Store {
         let number = shard.counts.misses;
         let entry = Arc::new(Entry::new(caller, identity, number));
         shard.entries.insert(fingerprint, Arc::clone(&entry));
-        shard.address(client).add(&entry);
+        shard.addresses.get_or_new(client).add(&entry);
         self.used.fetch_add(1, Relaxed);
         Entered::First(entry)
     }
@@ -188,7 +189,7 @@ impl Store {
     /// Handles the orderly close of a connection, whose client has received all replies.
     pub(super) fn close(&self, caller: &Caller) {
         let mut shard = self.shard(caller.group);
-        let address = shard.addresses.get_mut(&caller.group);
+        let address = shard.addresses.get_mut(caller.group);
         let kept = address.and_then(|address| address.connections.get_mut(&caller.connection));
         if let Some(kept) = kept {
             kept.is_closed = true;
@@ -202,7 +203,7 @@ impl Store {
     /// changed.
     pub(super) fn has_reply(&self, entry: &Entry) -> bool {
         let shard = self.shard(entry.client);
-        let address = shard.addresses.get(&entry.client);
+        let address = shard.addresses.get(entry.client);
         address.is_some_and(|address| {
             let of_connection = address.connections.get(&entry.connection);
             of_connection.is_some_and(|kept| kept.is_closed) && address.has_changed_since(entry)
@@ -211,10 +212,10 @@ impl Store {
 
     /// Makes room for a call of this address; false if all its entries are in flight.
     fn make_room(&self, shard: &mut Shard, client: PeerGroup) -> bool {
-        let own = shard.address(client).used;
+        let own = shard.addresses.get_or_new(client).used;
         let left = self.limit.saturating_sub(self.used.load(Relaxed));
-        // An address without entries gets the last place.
-        if left > own || own == 0 && left > 0 {
+        let needs = Bound::WhatItLeaves.needs(self.limit, own, 1);
+        if needs.is_some_and(|needs| needs <= left) {
             return true;
         }
         let evicted = shard.evict(client);
@@ -238,7 +239,7 @@ impl Store {
     pub(super) fn forget(&self, entry: &Arc<Entry>) {
         let mut shard = self.shard(entry.client);
         shard.remove(entry);
-        shard.address(entry.client).release(entry);
+        shard.addresses.get_or_new(entry.client).release(entry);
         drop(shard);
         self.used.fetch_sub(1, Relaxed);
     }
@@ -273,13 +274,6 @@ impl Store {
 }
 
 impl Shard {
-    fn address(&mut self, client: PeerGroup) -> &mut Address {
-        self.addresses.entry(client).or_insert_with(|| {
-            self.turns.push_back(client);
-            Address::default()
-        })
-    }
-
     /// Removes a call, unless another one has replaced it.
     fn remove(&mut self, entry: &Arc<Entry>) {
         if let Some(known) = self.entries.get(&entry.fingerprint)
@@ -291,7 +285,7 @@ impl Shard {
 
     /// Keeps results, and evicts the oldest of the connection beyond `most`; returns how many.
     fn keep(&mut self, entry: &Arc<Entry>, most: usize) -> usize {
-        let address = self.address(entry.client);
+        let address = self.addresses.get_or_new(entry.client);
         let kept = address
             .connections
             .entry(entry.connection)
@@ -315,7 +309,7 @@ impl Shard {
 
     /// Evicts the oldest results of the next connection of an address; false if it has none.
     fn evict(&mut self, client: PeerGroup) -> bool {
-        let address = self.address(client);
+        let address = self.addresses.get_or_new(client);
         while let Some(connection) = address.turns.pop_front() {
             let oldest = address.connections.get_mut(&connection);
             let Some(oldest) = oldest.and_then(|kept| kept.results.pop_front()) else {
@@ -333,30 +327,8 @@ impl Shard {
 
     /// Removes a few expired results of the next connection of the next address; returns how many.
     fn sweep(&mut self, now: Instant) -> usize {
-        let Some(client) = self.turns.pop_front() else {
-            return 0;
-        };
-        let Some(address) = self.addresses.get_mut(&client) else {
-            return 0;
-        };
-        let mut old = Vec::new();
-        if let Some(connection) = address.turns.pop_front() {
-            let kept = address.connections.entry(connection).or_default();
-            while old.len() < SWEPT
-                && let Some(oldest) = kept.results.pop_front_if(|oldest| oldest.is_old(now))
-            {
-                old.push(oldest);
-            }
-            match kept.results.is_empty() {
-                true => drop(address.connections.remove(&connection)),
-                false => address.turns.push_back(connection),
-            }
-        }
-        old.iter().for_each(|entry| address.release(entry));
-        match address.used == 0 && address.connections.is_empty() {
-            true => drop(self.addresses.remove(&client)),
-            false => self.turns.push_back(client),
-        }
+        let old = self.addresses.next_turn(|address| address.take_old(now));
+        let old = old.unwrap_or_default();
         for entry in &old {
             self.remove(entry);
         }
@@ -365,7 +337,32 @@ impl Shard {
     }
 }
 
+impl Unused for Address {
+    fn is_unused(&self) -> bool {
+        self.used == 0 && self.connections.is_empty()
+    }
+}
+
 impl Address {
+    /// Takes a few expired results of the next connection.
+    fn take_old(&mut self, now: Instant) -> Vec<Arc<Entry>> {
+        let mut old = Vec::new();
+        if let Some(connection) = self.turns.pop_front() {
+            let kept = self.connections.entry(connection).or_default();
+            while old.len() < SWEPT
+                && let Some(oldest) = kept.results.pop_front_if(|oldest| oldest.is_old(now))
+            {
+                old.push(oldest);
+            }
+            match kept.results.is_empty() {
+                true => drop(self.connections.remove(&connection)),
+                false => self.turns.push_back(connection),
+            }
+        }
+        old.iter().for_each(|entry| self.release(entry));
+        old
+    }
+
     fn add(&mut self, entry: &Entry) {
         self.used += 1;
         for name in entry.names.into_iter().filter(|name| *name != 0) {
@@ -401,7 +398,6 @@ impl Store {
         let (mut known, mut queued, mut used) = (0, 0, 0);
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            assert_eq!(shard.turns.len(), shard.addresses.len());
             known += shard.entries.len();
             for address in shard.addresses.values() {
                 assert_eq!(address.turns.len(), address.connections.len());

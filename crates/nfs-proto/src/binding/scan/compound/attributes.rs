@@ -23,7 +23,7 @@ const fn size(attribute: usize) -> Option<usize> {
         8 | 60 => 16,
         19 => 4 + MAX_V4_HANDLE as usize,
         // owner, owner_group
-        36 | 37 => 4 + MAX_OWNER_NAME,
+        36 | 37 => 4 + MAX_OWNER_NAME as usize,
         // time_access; time_backup to time_modify; dir_notif_delay, dirent_notif_delay
         47 | 49..=53 | 56 | 57 => 12,
         // layout_blksize, layout_alignment; fs_charset_cap, clone_blksize; change_attr_type;
@@ -34,7 +34,7 @@ const fn size(attribute: usize) -> Option<usize> {
         // retention_hold; space_freed
         73 | 78 => 8,
         // sec_label: `seclabel4` (RFC 7862 §12.2.4)
-        80 => 8 + 4 + MAX_SECURITY_LABEL,
+        80 => 8 + 4 + MAX_SECURITY_LABEL as usize,
         // offline (RFC 9754 §2)
         83 => 4,
         // time_deleg_access, time_deleg_modify (RFC 9754 §5)

@@ -16,7 +16,7 @@ const OWNER: usize = 4 + MAX_STATE_OWNER as usize;
 /// `LOCK4denied` (RFC 7530 §16.10.3).
 const DENIED: usize = 8 + 8 + 4 + 8 + OWNER;
 /// `open_delegation4` for writing (RFC 7530 §16.16.3): the largest of its arms.
-const DELEGATION: usize = 4 + STATEID + 4 + 12 + 12 + 4 + MAX_OWNER_NAME;
+const DELEGATION: usize = 4 + STATEID + 4 + 12 + 12 + 4 + MAX_OWNER_NAME as usize;
 /// `channel_attrs4` (RFC 8881 §18.36.1).
 const CHANNEL: usize = 6 * 4 + 8;
 /// `write_response4` (RFC 7862 §15.2.2).
@@ -54,7 +54,7 @@ fn bytes(operation: u32) -> Option<usize> {
         op::READLINK => 4 + MAX_PATH as usize,
         op::RENAME => 2 * CHANGE_INFO,
         op::SETATTR => BITMAP,
-        op::SETCLIENTID => 2 * (4 + MAX_NETWORK_ADDRESS),
+        op::SETCLIENTID => 2 * (4 + MAX_NETWORK_ADDRESS as usize),
         op::WRITE => 16,
         op::BIND_CONN_TO_SESSION => 16 + 8,
         // Names of implementations have the limit of the other fields here.
@@ -76,7 +76,7 @@ fn bytes(operation: u32) -> Option<usize> {
         op::OFFLOAD_STATUS => 16,
         // Each segment has a kind, an offset, a length and padding, beside the data that the count
         // limits.
-        op::READ_PLUS => 8 + 20 * MAX_READ_PLUS_SEGMENTS,
+        op::READ_PLUS => 8 + 20 * MAX_READ_PLUS_SEGMENTS as usize,
         op::SEEK => 12,
         op::WRITE_SAME => WRITE_RESPONSE,
         // `lxa_maxcount` limits all of LISTXATTRS4resok (RFC 8276 §8.4.3.2).

@@ -1,0 +1,134 @@
+//! Settings of a server: those of the command line, and of the table `[server]` of a file.
+
+use super::local_users::Trust;
+use crate::clients::Clients;
+use crate::config::connections::ConnectionSettings;
+use crate::config::keys::{Key, number, path};
+use crate::config::words::word;
+use crate::listen;
+use crate::reports::ReportPlaces;
+use nfs_proto::{MOUNT_PORT, NFS_RDMA_PORT};
+use nfs_server::Changes;
+use printing::units;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most threads that can be asked for.
+pub const MAX_THREADS: i64 = 256;
+
+/// Settings of a server, beside its exports.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// Addresses of RPC-over-RDMA.
+    pub listen: Vec<SocketAddr>,
+    /// TCP port of MOUNT, at the same hosts; 0 is any free port.
+    pub mount_port: u16,
+    /// Clients of exports that name none; this machine if there are none, and no other one can connect.
+    pub allow: Vec<Clients>,
+    /// Trust in callers.
+    pub trust: Trust,
+    /// Time at which changes of names and attributes reach the disk.
+    pub changes: Changes,
+    /// Directory for state. By default that of the service manager, or else that of the user.
+    pub state_dir: Option<PathBuf>,
+    /// Whether rpcbind of this machine is told.
+    pub rpcbind: bool,
+    /// Threads that serve connections; by default one for each CPU.
+    pub threads: Option<u16>,
+    /// Most connections, if descriptors and memory suffice.
+    pub max_connections: u16,
+    /// Time after which a connection without a call is closed; 0 is never.
+    pub idle_timeout: Duration,
+    /// Whether a connection ends whose client sends more than it may.
+    pub strict: bool,
+    /// Places of metrics and of the control socket.
+    pub reports: ReportPlaces,
+    /// Settings of connections.
+    pub connections: ConnectionSettings,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_RDMA_PORT))],
+            mount_port: MOUNT_PORT,
+            allow: Vec::new(),
+            trust: Trust::default(),
+            changes: Changes::Durable,
+            state_dir: None,
+            rpcbind: false,
+            threads: None,
+            max_connections: 1024,
+            idle_timeout: Duration::from_secs(360),
+            strict: false,
+            reports: ReportPlaces::default(),
+            connections: ConnectionSettings::default(),
+        }
+    }
+}
+
+impl ServerSettings {
+    /// The keys of `[server]`, in order.
+    pub(crate) fn keys() -> Vec<Key<Self>> {
+        let own = [
+            Key::list("listen", listen::parse, |settings: &mut Self, listen| {
+                settings.listen = listen;
+            })
+            .with_default(),
+            Key::value(
+                "mount_port",
+                number(0..=65_535),
+                |settings: &mut Self, port| {
+                    settings.mount_port = port;
+                },
+            )
+            .with_default(),
+            Key::list("allow", str::parse, |settings: &mut Self, allow| {
+                settings.allow = allow;
+            }),
+            Key::flag("trust_local", |settings: &mut Self| {
+                settings.trust.trust_local = true;
+            }),
+            Key::flag("manage_gids", |settings: &mut Self| {
+                settings.trust.manage_gids = true;
+            }),
+            Key::value("changes", word, |settings: &mut Self, changes| {
+                settings.changes = changes;
+            })
+            .with_default(),
+            Key::value("state_dir", path, |settings: &mut Self, dir| {
+                settings.state_dir = Some(dir);
+            }),
+            Key::flag("rpcbind", |settings: &mut Self| settings.rpcbind = true),
+            Key::value(
+                "threads",
+                number(1..=MAX_THREADS),
+                |settings: &mut Self, n| {
+                    settings.threads = Some(n);
+                },
+            ),
+            Key::value(
+                "max_connections",
+                number(1..=65_535),
+                |settings: &mut Self, n| {
+                    settings.max_connections = n;
+                },
+            )
+            .with_default(),
+            Key::value(
+                "idle_timeout",
+                units::parse_duration,
+                |settings: &mut Self, time| {
+                    settings.idle_timeout = time;
+                },
+            )
+            .with_default(),
+            Key::flag("strict", |settings: &mut Self| settings.strict = true),
+        ];
+        let reports = ReportPlaces::keys().map(|key| key.within(|all: &mut Self| &mut all.reports));
+        let connections = ConnectionSettings::keys();
+        let connections = connections.map(|key| key.within(|all: &mut Self| &mut all.connections));
+        own.into_iter().chain(reports).chain(connections).collect()
+    }
+}

@@ -1,0 +1,35 @@
+//! Decisions behind this crate, with their reasons.
+//!
+//! - **One value for all state.** Sessions, opens, locks and leases depend on each other: a lock that is refused may end a client
+//!   whose lease ran out, and that ends its sessions and tells others that wait. One owner with one order of events can
+//!   be tested against a simple model, and needs no lock inside.
+//! - **A client is recorded at RECLAIM_COMPLETE**, not when its client id is confirmed. Until then it can make no new state (RFC
+//!   8881 §18.51.3), and afterwards it knows that what it has not reclaimed is lost. If it were recorded with its client
+//!   id, a client that lost its state, made a new client id and saw the server restart before it tried to reclaim would
+//!   be let in again, and take from others what they had got meanwhile. The model found this. For the same reason, records
+//!   of all clients that have not sent RECLAIM_COMPLETE go when grace ends.
+//! - **The record goes before the state does.** State of a client whose lease ran out, in the way of another, is given to it
+//!   only when the record's removal is durable (RFC 8881 §8.4.3). Until then `Delay` is the answer.
+//! - **State of a client whose lease ran out stays** until it is in the way of others, or for a bounded time, or until others
+//!   need the room. Then all of the client ends, with its client id: partial revocation, and the flags that tell of it
+//!   (EXPIRED_SOME_STATE_REVOKED, EXPIRED_ALL_STATE_REVOKED), lead Linux to a recovery that never sends RECLAIM_COMPLETE. After
+//!   BADSESSION and STALE_CLIENTID it does.
+//! - **Slots are never taken from a client that could use them.** Linux hangs after BADSLOT. A slot is taken back once the client
+//!   has used a slot again on which it read the lower target, and its highest slot is not above. The sequence id of a
+//!   slot that was taken back is kept, and when the slot comes back the client may go on with it or begin with one: it may
+//!   or may not have read that the slot was gone.
+//! - **A retry of a request that is being executed** is reported to the caller, not answered: `NFS4ERR_DELAY` to SEQUENCE makes
+//!   Linux wait for 15 s, and a retry comes on a new connection, as the old one is dead, so that the caller can answer it
+//!   there when the request is done.
+//! - **Ids are random.** An index into a table makes session ids and state ids quick to find; the 96 or 64 bits beside it
+//!   make them hard to guess. Client ids are looked up in a hash table.
+//! - **Share reservations count the own opens**, as RFC 8881 §9.7 has it: an owner that denies reading cannot open for reading a
+//!   second time.
+//! - **The open through which a lock was made is part of it**, so that CLOSE releases the locks of its open alone when a lock owner has
+//!   locked through several (RFC 8881 §9.5). Locks of one owner through two opens do not merge.
+//! - **A free lock is kept for the one that waits for it** against others that also wait, for some seconds, and not against those
+//!   that only try: for them a lock that nobody holds is free.
+//! - **Deadlocks between lock owners are not looked for**: NFS4ERR_DEADLOCK is optional (RFC 8881 §18.10), and owners wait by
+//!   asking again.
+//! - **A lock survives an OPEN_DOWNGRADE** that takes the access it needed. It cannot be reclaimed then, as the reclaimed open lacks
+//!   the access.

@@ -1,0 +1,234 @@
+//! Leases, the end of clients, and the grace period.
+
+use super::{Completed, Demand, Server};
+use crate::address::AddressKey;
+use crate::client::{Reclaims, Stage};
+use crate::grace::{Purpose, Recorded, Ticket};
+use nfs_proto::v4::{ClientId, Status};
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called next. There may be nothing to do then.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let deadlines = [self.leases.next(), self.grace.deadline()];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Ends leases and the grace period, if it is time.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.grace.deadline().is_some_and(|until| until <= now) {
+            self.end_grace();
+        }
+        while let Some(client) = self.leases.pop(now) {
+            self.look_at(now, client);
+        }
+    }
+
+    /// Looks whether the lease of a client has run out, and plans the next look.
+    fn look_at(&mut self, now: Instant, id: ClientId) {
+        let Ok(client) = self.clients.usable(id) else {
+            return;
+        };
+        let lease_ends = client.renewed + self.config.lease;
+        let state_ends = lease_ends + self.config.courtesy;
+        let has_state = self.states.has_any(id);
+        let next = match client.stage {
+            Stage::Leaving => return,
+            Stage::Unconfirmed | Stage::Confirmed if now < lease_ends => lease_ends,
+            // RFC 8881 §18.35.4: one that is not confirmed within a lease is removed.
+            Stage::Unconfirmed => return self.purge(now, id),
+            // A request that is being executed renewed the lease when it came, and may still make state.
+            Stage::Confirmed if self.sessions.is_busy(id) => now + self.config.lease,
+            Stage::Confirmed if has_state && now < state_ends => {
+                client.stage = Stage::Courtesy;
+                self.leases.expire(now, id);
+                state_ends
+            }
+            Stage::Courtesy if now < state_ends => state_ends,
+            Stage::Confirmed | Stage::Courtesy => return self.leave(now, id),
+        };
+        self.leases.look_at(next, id);
+    }
+
+    /// Ends the time for reclaims: records of clients that have not completed theirs are removed, and then grace is over.
+    fn end_grace(&mut self) {
+        for owner in self.grace.end() {
+            self.remove_record(owner, Purpose::EndOfGrace);
+        }
+    }
+
+    fn remove_record(&mut self, owner: Arc<[u8]>, purpose: Purpose) {
+        let ticket = self.grace.begin_removal(&owner, purpose);
+        self.demands.push_back(Demand::Remove(ticket, owner));
+    }
+
+    /// Notes that the removal of a record is durable.
+    ///
+    /// # Panics
+    ///
+    /// If the ticket is that of a record that was to be made.
+    pub fn handle_removed(&mut self, now: Instant, ticket: Ticket) {
+        match self.grace.end_removal(ticket) {
+            Some(Purpose::Leave(client)) => self.purge(now, client),
+            Some(Purpose::EndOfGrace) => self.grace.removed_one(),
+            Some(Purpose::Tidy | Purpose::Complete(_)) | None => {}
+        }
+    }
+
+    /// Returns whether new opens and locks are refused, as clients reclaim theirs.
+    pub fn is_in_grace(&self) -> bool {
+        self.grace.is_on()
+    }
+
+    /// Executes RECLAIM_COMPLETE (RFC 8881 §18.51). For one file system it means nothing here, as none comes from another
+    /// server (RFC 8881 §18.51.4).
+    ///
+    /// # Errors
+    ///
+    /// - `StaleClientId`: the client id is unknown.
+    /// - `CompleteAlready`: the client has said so before.
+    /// - `Delay`: it has, and is being recorded.
+    pub fn reclaim_complete(
+        &mut self,
+        client: ClientId,
+        one_fs: bool,
+    ) -> Result<Completed, Status> {
+        let record = self.clients.usable(client)?;
+        if one_fs {
+            return Ok(Completed::Done);
+        }
+        match record.reclaims {
+            Reclaims::Open => {}
+            Reclaims::Recording => return Err(Status::Delay),
+            Reclaims::Complete => return Err(Status::CompleteAlready),
+        }
+        if self.grace.is_durable(&record.owner) {
+            record.reclaims = Reclaims::Complete;
+            self.grace.complete(&record.owner);
+            return Ok(Completed::Done);
+        }
+        record.reclaims = Reclaims::Recording;
+        let owner = Arc::clone(&record.owner);
+        let ticket = self.grace.begin_record(client, &owner);
+        let principal = record.principal.clone();
+        let recorded = Recorded { owner, principal };
+        self.demands.push_back(Demand::Record(ticket, recorded));
+        Ok(Completed::AfterRecord(ticket))
+    }
+
+    /// Notes that a record was made, or that it was not. Returns the answer to the RECLAIM_COMPLETE that waits for it.
+    ///
+    /// # Panics
+    ///
+    /// If the ticket is that of a removal.
+    pub fn handle_recorded(
+        &mut self,
+        ticket: Ticket,
+        is_durable: bool,
+    ) -> Option<Result<(), Status>> {
+        let (client, owner) = self.grace.end_record(ticket, is_durable)?;
+        let answer = match self.clients.usable(client) {
+            Ok(client) if is_durable => {
+                client.reclaims = Reclaims::Complete;
+                self.grace.complete(&owner);
+                Ok(())
+            }
+            Ok(client) => {
+                client.reclaims = Reclaims::Open;
+                Err(Status::Delay)
+            }
+            Err(gone) => Err(gone),
+        };
+        self.tidy(&owner);
+        Some(answer)
+    }
+
+    /// Checks whether a client may make state: in the grace period only what it had before, and later only after it
+    /// has said that this is complete (RFC 8881 §8.4.2.1, §18.51.3). Returns its address.
+    ///
+    /// # Errors
+    ///
+    /// - `Grace`: not now.
+    /// - `NoGrace`: the client cannot reclaim, or no longer.
+    pub(super) fn check_grace(
+        &mut self,
+        client: ClientId,
+        reclaims: bool,
+    ) -> Result<AddressKey, Status> {
+        let client = self.clients.usable(client)?;
+        let may_reclaim = client.may_reclaim && client.reclaims == Reclaims::Open;
+        let is_complete = client.reclaims == Reclaims::Complete;
+        match reclaims {
+            true if may_reclaim && self.grace.takes_reclaims() => Ok(client.address),
+            true => Err(Status::NoGrace),
+            false if self.grace.is_on() || !is_complete => Err(Status::Grace),
+            false => Ok(client.address),
+        }
+    }
+
+    /// Ends a client whose lease has not to be waited for, as an administrator does.
+    ///
+    /// # Errors
+    ///
+    /// `StaleClientId`: the client id is unknown.
+    pub fn expire_client(&mut self, now: Instant, client: ClientId) -> Result<(), Status> {
+        self.clients.usable(client)?;
+        self.leave(now, client);
+        Ok(())
+    }
+
+    /// Ends a client: its sessions now, its state once its record is gone.
+    pub(super) fn leave(&mut self, now: Instant, id: ClientId) {
+        self.sessions.destroy_all(id);
+        let client = self.clients.usable(id).expect("the client was found");
+        let owner = Arc::clone(&client.owner);
+        self.clients.leave(id);
+        self.leases.forget(id);
+        match self.grace.may_be_recorded(&owner) {
+            true => self.remove_record(owner, Purpose::Leave(id)),
+            false => self.purge(now, id),
+        }
+    }
+
+    /// Ends a client with all it has now.
+    pub(super) fn purge(&mut self, now: Instant, id: ClientId) {
+        self.sessions.destroy_all(id);
+        self.states.remove_client(now, id);
+        self.leases.forget(id);
+        let client = self.clients.remove(id);
+        self.tidy(&client.owner);
+        self.pass_on();
+    }
+
+    /// Removes the record of an owner that has no client id and is not awaited.
+    pub(super) fn tidy(&mut self, owner: &Arc<[u8]>) {
+        let is_needed = self.clients.confirmed(owner).is_some() || self.grace.awaits(owner);
+        // One that is being made is looked at when it is there.
+        if self.grace.may_be_recorded(owner) && !is_needed && !self.grace.is_recording(owner) {
+            self.remove_record(Arc::clone(owner), Purpose::Tidy);
+        }
+    }
+
+    /// Ends the client whose lease ran out first, as there is no room for what others want.
+    pub(super) fn relieve(&mut self, now: Instant) {
+        if let Some(client) = self.leases.first_expired() {
+            self.leave(now, client);
+        }
+    }
+
+    /// Demands what changes of state have brought.
+    pub(super) fn pass_on(&mut self) {
+        for (file, state) in self.states.drain_released() {
+            self.demands.push_back(Demand::Release { file, state });
+        }
+        for (file, client, owner) in self.states.drain_told() {
+            self.demands.push_back(Demand::NotifyLock {
+                client,
+                owner,
+                file,
+            });
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Slots of a session: its reply cache (RFC 8881 §2.10.6.1), and how many slots it has.
+
+use super::RequestDigest;
+use crate::limits::{MAX_SLOTS, MIN_SLOTS};
+use bytes::Bytes;
+use nfs_proto::v4::session::SequenceArgs;
+use nfs_proto::v4::{SequenceId, SlotId, Status};
+
+/// A session that uses all its slots gets so many more at a time.
+const GROWTH: u32 = 16;
+
+/// Slots of all sessions together.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    total: u32,
+    used: u32,
+}
+
+impl Budget {
+    pub(crate) fn new(total: u32) -> Self {
+        Self { total, used: 0 }
+    }
+
+    fn left(&self) -> u32 {
+        self.total.saturating_sub(self.used)
+    }
+
+    /// Returns whether sessions with more than their part are to give some back.
+    fn is_pressed(&self) -> bool {
+        self.left() < self.total / 8
+    }
+
+    /// Slots of each of some sessions, if all had as many.
+    fn part(&self, sessions: usize) -> u32 {
+        let sessions = u32::try_from(sessions).unwrap_or(u32::MAX).max(1);
+        (self.total / sessions).max(MIN_SLOTS)
+    }
+
+    /// Number of slots in use. Beyond the total there are only those that every session has.
+    #[cfg(test)]
+    pub(crate) fn used(&self) -> u32 {
+        self.used
+    }
+}
+
+/// Position of a request in its slot.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is new, and is to be executed.
+    New,
+    /// It was executed, and this is its reply.
+    Replay(Bytes),
+    /// It was executed, and its reply was not kept.
+    Uncached,
+    /// It is being executed.
+    InProgress,
+}
+
+/// Reply of the last request of a slot.
+#[derive(Debug, Default)]
+enum Reply {
+    /// There was none since the session, or this slot of it, was made: a retry of sequence id 0 is
+    /// misordered (RFC 8881 §18.36.4).
+    #[default]
+    None,
+    /// The request is being executed.
+    InProgress(RequestDigest),
+    /// It was executed. The reply is there if it was kept.
+    Done(RequestDigest, Option<Bytes>),
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    sequence: u32,
+    /// The slot had been taken back: the client may go on with its sequence ids or begin with one again.
+    was_retired: bool,
+    /// Generation of the target that the client has read in the reply, once it uses this slot again.
+    generation: u32,
+    reply: Reply,
+}
+
+/// The slots of a session.
+#[derive(Debug)]
+pub(super) struct Slots {
+    /// Those in use, and behind them those that were taken back, with their sequence ids alone.
+    slots: Vec<Slot>,
+    /// The client may use so many.
+    active: u32,
+    /// The client is asked to use so many.
+    target: u32,
+    /// The client wanted so many.
+    wanted: u32,
+    /// Counts the changes of the target.
+    generation: u32,
+    in_progress: u32,
+}
+
+impl Slots {
+    /// Creates the slots of one of some sessions, up to those that its client wants.
+    pub(super) fn new(wanted: u32, budget: &mut Budget, sessions: usize) -> Self {
+        let wanted = wanted.clamp(1, MAX_SLOTS);
+        let free = match budget.left().saturating_sub(budget.total / 8) {
+            free if free >= wanted => wanted,
+            _ => budget.left().min(budget.part(sessions)),
+        };
+        let active = wanted.min(free.max(MIN_SLOTS));
+        budget.used += active;
+        Self {
+            slots: (0..active).map(|_| Slot::default()).collect(),
+            active,
+            target: active,
+            wanted,
+            generation: 0,
+            in_progress: 0,
+        }
+    }
+
+    /// Returns the number of slots that the client may use.
+    pub(super) fn active(&self) -> u32 {
+        self.active
+    }
+
+    /// Returns the number of slots that the client is asked to use.
+    pub(super) fn target(&self) -> u32 {
+        self.target
+    }
+
+    /// Returns the number of requests that are being executed.
+    pub(super) fn in_progress(&self) -> u32 {
+        self.in_progress
+    }
+
+    /// Finds out whether a request is new or a retry (RFC 8881 §2.10.6.1, §18.46.3). An error changes nothing
+    /// (RFC 8881 §2.10.6.1.2).
+    pub(super) fn check(
+        &mut self,
+        args: &SequenceArgs,
+        digest: RequestDigest,
+        budget: &mut Budget,
+        sessions: usize,
+    ) -> Result<Step, Status> {
+        let (SlotId(at), SequenceId(sequence)) = (args.slot, args.sequence);
+        if at >= self.active {
+            return Err(Status::BadSlot);
+        }
+        if args.highest_slot.0 >= self.active {
+            return Err(Status::BadHighSlot);
+        }
+        let slot = &mut self.slots[at as usize];
+        if sequence == slot.sequence && !matches!(slot.reply, Reply::None) {
+            return match &slot.reply {
+                Reply::None => Err(Status::SequenceMisordered),
+                // RFC 8881 §2.10.6.1.3.1: another request, or another user.
+                Reply::InProgress(its) | Reply::Done(its, _) if *its != digest => {
+                    Err(Status::SequenceFalseRetry)
+                }
+                Reply::InProgress(_) => Ok(Step::InProgress),
+                Reply::Done(_, Some(reply)) => Ok(Step::Replay(reply.clone())),
+                Reply::Done(_, None) => Ok(Step::Uncached),
+            };
+        }
+        let is_next = sequence == slot.sequence.wrapping_add(1);
+        let begins_again = slot.was_retired && sequence == 1;
+        // RFC 8881 §2.10.6.2: a client waits for a reply before it uses the slot again.
+        if matches!(slot.reply, Reply::InProgress(_)) || !(is_next || begins_again) {
+            return Err(Status::SequenceMisordered);
+        }
+        let knows_target = slot.generation == self.generation;
+        slot.sequence = sequence;
+        slot.was_retired = false;
+        slot.reply = Reply::InProgress(digest);
+        self.in_progress += 1;
+        self.adjust(knows_target, args.highest_slot.0 + 1, budget, sessions);
+        self.slots[at as usize].generation = self.generation;
+        Ok(Step::New)
+    }
+
+    /// Changes the number of slots (RFC 8881 §2.10.6.1): a client that uses all of them gets more, and while slots are few, a
+    /// session with more than its part is asked to use fewer.
+    ///
+    /// Slots are taken back only from a client that has read the target, as it used a slot again on which the
+    /// target was sent, and then has no request on them, as its highest slot says: no request that it waits for
+    /// can find its slot gone.
+    fn adjust(&mut self, knows_target: bool, uses: u32, budget: &mut Budget, sessions: usize) {
+        let target = if budget.is_pressed() {
+            self.active.min(budget.part(sessions))
+        } else if uses >= self.active {
+            (self.active + GROWTH.min(budget.left())).min(self.wanted)
+        } else {
+            self.active
+        };
+        if target > self.active {
+            budget.used += target - self.active;
+            let slots = (target as usize).max(self.slots.len());
+            self.slots.resize_with(slots, Slot::default);
+            self.active = target;
+        }
+        if target != self.target {
+            self.target = target;
+            self.generation = self.generation.wrapping_add(1);
+        } else if target < self.active && knows_target && uses <= target {
+            self.retire(budget);
+        }
+    }
+
+    /// Takes slots behind the target back. Their sequence ids stay: whether the client goes on with them when it gets
+    /// the slots again depends on whether it has read that they were taken back.
+    fn retire(&mut self, budget: &mut Budget) {
+        let behind = &mut self.slots[self.target as usize..self.active as usize];
+        let is_busy = |slot: &Slot| matches!(slot.reply, Reply::InProgress(_));
+        if behind.iter().any(is_busy) {
+            return;
+        }
+        for slot in behind {
+            slot.reply = Reply::None;
+            slot.was_retired = true;
+        }
+        budget.used -= self.active - self.target;
+        self.active = self.target;
+    }
+
+    /// Keeps the reply of a request that was executed, if there is one to keep.
+    pub(super) fn finish(&mut self, at: SlotId, sequence: SequenceId, reply: Option<Bytes>) {
+        let slot = &mut self.slots[at.0 as usize];
+        match slot.reply {
+            Reply::InProgress(digest) if slot.sequence == sequence.0 => {
+                slot.reply = Reply::Done(digest, reply);
+                self.in_progress -= 1;
+            }
+            _ => unreachable!("a request that is being executed keeps its slot"),
+        }
+    }
+
+    /// Returns all slots to the budget.
+    pub(super) fn give_back(self, budget: &mut Budget) {
+        budget.used -= self.active;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Table {
+        slots: Slots,
+        budget: Budget,
+        sessions: usize,
+    }
+
+    impl Table {
+        fn new(wanted: u32, total: u32) -> Self {
+            let mut budget = Budget::new(total);
+            Self {
+                slots: Slots::new(wanted, &mut budget, 1),
+                budget,
+                sessions: 1,
+            }
+        }
+
+        fn check(&mut self, slot: u32, sequence: u32, highest: u32) -> Result<Step, Status> {
+            self.check_digest(slot, sequence, highest, 1)
+        }
+
+        fn check_digest(
+            &mut self,
+            slot: u32,
+            sequence: u32,
+            highest: u32,
+            digest: u64,
+        ) -> Result<Step, Status> {
+            let args = SequenceArgs {
+                sequence: SequenceId(sequence),
+                slot: SlotId(slot),
+                highest_slot: SlotId(highest),
+                ..SequenceArgs::default()
+            };
+            let digest = RequestDigest(digest);
+            self.slots
+                .check(&args, digest, &mut self.budget, self.sessions)
+        }
+
+        fn done(&mut self, slot: u32, sequence: u32, reply: Option<&'static [u8]>) {
+            let reply = reply.map(Bytes::from_static);
+            self.slots.finish(SlotId(slot), SequenceId(sequence), reply);
+        }
+
+        fn run(&mut self, slot: u32, sequence: u32, highest: u32) {
+            assert_eq!(self.check(slot, sequence, highest), Ok(Step::New));
+            self.done(slot, sequence, None);
+        }
+    }
+
+    #[test]
+    fn request_is_executed_once() {
+        let mut table = Table::new(4, 100);
+        let misordered = Err(Status::SequenceMisordered);
+        assert_eq!(table.check(0, 0, 0), misordered, "a retry of nothing");
+        assert_eq!(table.check(0, 2, 0), misordered);
+        assert_eq!(table.check(0, 1, 0), Ok(Step::New));
+        assert_eq!(table.check(0, 1, 0), Ok(Step::InProgress));
+        assert_eq!(
+            table.check(0, 2, 0),
+            misordered,
+            "it did not wait for its reply"
+        );
+        table.done(0, 1, Some(b"reply"));
+        let replay = Ok(Step::Replay(Bytes::from_static(b"reply")));
+        assert_eq!(table.check(0, 1, 0), replay);
+        assert_eq!(table.check(0, 1, 0), replay, "as often as it likes");
+        assert_eq!(table.check(0, 0, 0), misordered);
+        assert_eq!(table.check(0, 3, 0), misordered);
+        table.run(0, 2, 0);
+        assert_eq!(table.check(0, 2, 0), Ok(Step::Uncached));
+        assert_eq!(table.check(0, 1, 0), misordered);
+    }
+
+    #[test]
+    fn other_request_on_the_same_sequence_id_is_a_false_retry() {
+        let mut table = Table::new(4, 100);
+        let false_retry = Err(Status::SequenceFalseRetry);
+        assert_eq!(table.check_digest(0, 1, 0, 7), Ok(Step::New));
+        assert_eq!(table.check_digest(0, 1, 0, 8), false_retry);
+        table.done(0, 1, Some(b"reply"));
+        assert_eq!(table.check_digest(0, 1, 0, 8), false_retry);
+        assert!(matches!(
+            table.check_digest(0, 1, 0, 7),
+            Ok(Step::Replay(_))
+        ));
+    }
+
+    #[test]
+    fn sequence_ids_wrap_around() {
+        let mut table = Table::new(1, 100);
+        table.slots.slots[0].sequence = u32::MAX - 1;
+        table.run(0, u32::MAX, 0);
+        table.run(0, 0, 0);
+        assert_eq!(table.check(0, 0, 0), Ok(Step::Uncached));
+        assert_eq!(table.check(0, u32::MAX, 0), Err(Status::SequenceMisordered));
+        table.run(0, 1, 0);
+    }
+
+    #[test]
+    fn slots_that_were_not_granted_are_refused() {
+        let mut table = Table::new(4, 100);
+        assert_eq!(table.slots.active(), 4);
+        assert_eq!(table.check(4, 1, 0), Err(Status::BadSlot));
+        assert_eq!(table.check(0, 1, 4), Err(Status::BadHighSlot));
+        assert_eq!(table.check(3, 1, 3), Ok(Step::New));
+        assert_eq!(Table::new(u32::MAX, 10_000).slots.active(), MAX_SLOTS);
+        assert_eq!(Table::new(0, 100).slots.active(), 1);
+        assert_eq!(Table::new(64, 0).slots.active(), MIN_SLOTS);
+    }
+
+    #[test]
+    fn session_that_uses_all_its_slots_gets_more() {
+        let mut table = Table::new(64, 20);
+        assert_eq!(table.slots.active(), 20);
+        table.budget.total = 200;
+        table.run(3, 1, 18);
+        assert_eq!(table.slots.active(), 20);
+        table.run(19, 1, 19);
+        assert_eq!(table.slots.active(), 20 + GROWTH);
+        for sequence in 2..9 {
+            let highest = table.slots.active() - 1;
+            table.run(19, sequence, highest);
+        }
+        assert_eq!((table.slots.active(), table.budget.used()), (64, 64));
+    }
+
+    #[test]
+    fn slots_are_taken_back_from_a_client_that_has_read_so() {
+        let mut table = Table::new(64, 100);
+        table.run(0, 1, 0);
+        table.run(40, 1, 40);
+        (table.budget.used, table.sessions) = (100, 10);
+        assert_eq!(table.check(0, 2, 40), Ok(Step::New));
+        assert_eq!((table.slots.target(), table.slots.active()), (10, 64));
+        table.run(41, 1, 41);
+        table.run(1, 1, 1);
+        assert_eq!(table.slots.active(), 64, "slot 1 was not used before");
+        table.done(0, 2, None);
+        assert_eq!(table.check(0, 3, 41), Ok(Step::New));
+        assert_eq!(table.slots.active(), 64, "it still waits on slot 41");
+        assert_eq!(table.check(1, 2, 1), Ok(Step::New));
+        assert_eq!((table.slots.active(), table.budget.used), (10, 46));
+        assert_eq!(table.check(40, 2, 1), Err(Status::BadSlot));
+        table.done(0, 3, None);
+        table.done(1, 2, None);
+
+        // They come again, and the client may have read that they were gone, or not.
+        table.run(9, 1, 9);
+        table.run(9, 2, 9);
+        assert_eq!(table.slots.active(), 10 + GROWTH);
+        for sequence in 3..8 {
+            let highest = table.slots.active() - 1;
+            table.run(9, sequence, highest);
+        }
+        assert_eq!(table.check(40, 1, 40), Ok(Step::New), "it begins again");
+        assert_eq!(table.check(41, 2, 41), Ok(Step::New), "it goes on");
+        assert_eq!(table.check(42, 1, 42), Ok(Step::New), "it never used it");
+    }
+}

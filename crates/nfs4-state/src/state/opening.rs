@@ -1,0 +1,353 @@
+//! OPEN, OPEN_DOWNGRADE, CLOSE, and what READ and WRITE may (RFC 8881 §9.7 to §9.9).
+
+use super::{Entry, File, Kind, Open, Refusal, States, Yields, special};
+use crate::Random;
+use crate::address::{AddressKey, may_grow};
+use nfs_proto::v4::open::{ShareAccess, ShareDeny};
+use nfs_proto::v4::{ClientId, SpecialStateId, StateId, Status};
+use std::hash::Hash;
+use std::time::Instant;
+
+/// An OPEN.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenCall<'a, F> {
+    pub(crate) client: ClientId,
+    pub(crate) address: AddressKey,
+    pub(crate) owner: &'a [u8],
+    pub(crate) file: &'a F,
+    pub(crate) access: ShareAccess,
+    pub(crate) deny: ShareDeny,
+}
+
+/// Access without the wishes about a delegation (RFC 8881 §18.16.3).
+///
+/// # Errors
+///
+/// `Invalid`: no access, or bits of what is denied that mean nothing.
+pub(crate) fn share(
+    access: ShareAccess,
+    deny: ShareDeny,
+) -> Result<(ShareAccess, ShareDeny), Status> {
+    let access = access & (ShareAccess::READ | ShareAccess::WRITE);
+    let unknown = deny.bits() & !(ShareDeny::READ | ShareDeny::WRITE).bits();
+    match access.is_empty() || unknown != 0 {
+        true => Err(Status::Invalid),
+        false => Ok((access, deny)),
+    }
+}
+
+/// Bit of a value of access or denial in a set of them.
+fn bit(value: u32) -> u8 {
+    1 << value
+}
+
+/// Values that a set has and that are part of a value.
+fn parts(set: u8, value: u32) -> impl Iterator<Item = u32> {
+    (0..4).filter(move |&part| set & bit(part) != 0 && part & !value == 0)
+}
+
+/// Returns whether a value is the union of some of a set (RFC 8881 §18.18.3).
+fn is_union(set: u8, value: u32) -> bool {
+    parts(set, value).reduce(|all, part| all | part) == Some(value)
+}
+
+/// Removes the values from a set that are no part of a value.
+fn keep_parts(set: u8, value: u32) -> u8 {
+    parts(set, value).fold(0, |set, part| set | bit(part))
+}
+
+impl File {
+    fn count(&mut self, open: &Open, change: impl Fn(&mut usize)) {
+        let bits = [(0, 1), (1, 2)];
+        for (at, bit) in bits {
+            if open.access.bits() & bit != 0 {
+                change(&mut self.access[at]);
+            }
+            if open.deny.bits() & bit != 0 {
+                change(&mut self.deny[at]);
+            }
+        }
+    }
+
+    /// Returns whether any open is in the way of one (RFC 8881 §9.7).
+    fn conflicts(&self, access: u32, deny: u32) -> bool {
+        let any = |counts: [usize; 2], bits: u32| {
+            (bits & 1 != 0 && counts[0] > 0) || (bits & 2 != 0 && counts[1] > 0)
+        };
+        any(self.deny, access) || any(self.access, deny)
+    }
+}
+
+impl<F: Clone + Eq + Hash> States<F> {
+    /// Opens a file, or adds to an open of the same owner (RFC 8881 §9.9, §18.16).
+    pub(crate) fn open_file(
+        &mut self,
+        random: &mut impl Random,
+        call: OpenCall<'_, F>,
+        yields: Yields<'_>,
+    ) -> Result<StateId, Refusal> {
+        let (access, deny) = share(call.access, call.deny)?;
+        self.check_shares(
+            call.file,
+            access.bits(),
+            deny.bits(),
+            Status::ShareDenied,
+            yields,
+        )?;
+        self.enter_client(call.client, call.address);
+        let owner = self.owner(call.client, call.owner, false);
+        let key = (owner, call.file.clone());
+        if let Some(&at) = self.opens.get(&key) {
+            let open = self.open(at);
+            self.set_share(at, open.access | access, open.deny | deny);
+            let open = self.open_mut(at);
+            open.accesses |= bit(access.bits());
+            open.denies |= bit(deny.bits());
+            return Ok(self.changed(at));
+        }
+        let its = self.address_mut(call.client).states;
+        if !may_grow(its, self.entries.len(), self.limits.states) {
+            self.forget_unused(owner);
+            return Err(Status::Delay.into());
+        }
+        let file = self.files.entry(call.file.clone()).or_default();
+        let open = Open {
+            access,
+            deny,
+            accesses: bit(access.bits()),
+            denies: bit(deny.bits()),
+            locks: Vec::new(),
+            at_file: file.opens.len(),
+        };
+        file.count(&open, |count| *count += 1);
+        let at = self.insert(random, owner, call.file.clone(), Kind::Open(open));
+        let file = self.files.get_mut(call.file).expect("it was entered");
+        file.opens.push(at);
+        self.opens.insert(key, at);
+        Ok(self.id_of(at))
+    }
+
+    /// Finds out whether opens are in the way of some access and denial (RFC 8881 §9.7). Own opens count, too.
+    fn check_shares(
+        &self,
+        file: &F,
+        access: u32,
+        deny: u32,
+        refusal: Status,
+        yields: Yields<'_>,
+    ) -> Result<(), Refusal> {
+        let Some(file) = self.files.get(file) else {
+            return Ok(());
+        };
+        if !file.conflicts(access, deny) {
+            return Ok(());
+        }
+        let mut clients = Vec::new();
+        for &at in &file.opens {
+            let open = self.open(at);
+            if open.deny.bits() & access != 0 || open.access.bits() & deny != 0 {
+                let client = self.entries[at as usize].client;
+                if !yields(client) {
+                    return Err(refusal.into());
+                }
+                if !clients.contains(&client) {
+                    clients.push(client);
+                }
+            }
+        }
+        Err(Refusal::Yields(clients))
+    }
+
+    fn set_share(&mut self, at: u32, access: ShareAccess, deny: ShareDeny) {
+        let entry = &mut self.entries[at as usize];
+        let file = self.files.get_mut(&entry.file).expect("an open has a file");
+        let Kind::Open(open) = &mut entry.kind else {
+            unreachable!("the state is an open");
+        };
+        file.count(open, |count| *count -= 1);
+        (open.access, open.deny) = (access, deny);
+        file.count(open, |count| *count += 1);
+    }
+
+    /// Finds an open by its own state id.
+    fn open_of_file(&self, client: ClientId, file: &F, id: StateId) -> Result<u32, Status> {
+        let at = self.of_file(client, file, id)?;
+        match self.entries[at as usize].kind {
+            Kind::Open(_) => Ok(at),
+            Kind::Locks { .. } => Err(Status::BadStateId),
+        }
+    }
+
+    /// Finds an open by its own state id, for a lock owner that is new in it.
+    pub(super) fn open_for_locks(
+        &self,
+        client: ClientId,
+        file: &F,
+        id: StateId,
+    ) -> Result<u32, Status> {
+        self.open_of_file(client, file, id)
+    }
+
+    /// Takes access and denials from an open (RFC 8881 §18.18.3).
+    pub(crate) fn downgrade(
+        &mut self,
+        client: ClientId,
+        file: &F,
+        id: StateId,
+        access: ShareAccess,
+        deny: ShareDeny,
+    ) -> Result<StateId, Status> {
+        let (access, deny) = share(access, deny)?;
+        let at = self.open_of_file(client, file, id)?;
+        let open = self.open_mut(at);
+        if !is_union(open.accesses, access.bits()) || !is_union(open.denies, deny.bits()) {
+            return Err(Status::Invalid);
+        }
+        open.accesses = keep_parts(open.accesses, access.bits());
+        open.denies = keep_parts(open.denies, deny.bits());
+        self.set_share(at, access, deny);
+        Ok(self.changed(at))
+    }
+
+    /// Closes an open. Locks in it are released, as they may be (RFC 8881 §9.8).
+    pub(crate) fn close(
+        &mut self,
+        now: Instant,
+        client: ClientId,
+        file: &F,
+        id: StateId,
+    ) -> Result<(), Status> {
+        let at = self.open_of_file(client, file, id)?;
+        self.release_open(now, at);
+        Ok(())
+    }
+
+    /// Ends an open with the locks in it.
+    fn release_open(&mut self, now: Instant, at: u32) {
+        for locks in std::mem::take(&mut self.open_mut(at).locks) {
+            self.release_locks(now, locks);
+            self.remove(locks);
+        }
+        self.detach_open(at);
+        self.remove(at);
+    }
+
+    /// Takes an open from all lists but that of its client.
+    fn detach_open(&mut self, at: u32) {
+        let Entry {
+            client,
+            owner,
+            file: key,
+            kind,
+            ..
+        } = &self.entries[at as usize];
+        let Kind::Open(open) = kind else {
+            unreachable!("the state is an open");
+        };
+        let (client, key, at_file) = (*client, key.clone(), open.at_file);
+        self.opens.remove(&(*owner, key.clone()));
+        let file = self.files.get_mut(&key).expect("an open has a file");
+        file.count(open, |count| *count -= 1);
+        file.opens.swap_remove(at_file);
+        let moved = file.opens.get(at_file).copied();
+        let is_last = file.opens.is_empty();
+        if let Some(moved) = moved {
+            self.open_mut(moved).at_file = at_file;
+        }
+        self.forget_waiters_without_open(client, &key);
+        if is_last {
+            self.files.remove(&key);
+        }
+    }
+
+    /// Lets a client without an open of a file wait for nothing there.
+    fn forget_waiters_without_open(&mut self, client: ClientId, file: &F) {
+        if self.clients.get(&client).is_none_or(|its| its.waiting == 0) {
+            return;
+        }
+        let opens = self.files.get(file).map_or(&[][..], |file| &file.opens);
+        let mut opens = opens.iter().map(|&at| &self.entries[at as usize]);
+        if !opens.any(|entry| entry.client == client) {
+            self.forget_waiters(client, file);
+        }
+    }
+
+    /// Ends all state of a client.
+    pub(crate) fn remove_client(&mut self, now: Instant, client: ClientId) {
+        while let Some(at) = self
+            .clients
+            .get(&client)
+            .and_then(|its| its.states.last().copied())
+        {
+            let entry = &self.entries[at as usize];
+            match (entry.is_revoked, &entry.kind) {
+                (true, _) => self.remove(at),
+                (false, Kind::Open(_)) => self.release_open(now, at),
+                (false, Kind::Locks { .. }) => {
+                    self.release_locks(now, at);
+                    self.detach_locks(at);
+                    self.remove(at);
+                }
+            }
+        }
+    }
+
+    /// Revokes all opens and locks of a file (RFC 8881 §8.5). Returns the number of states.
+    pub(crate) fn revoke_file(&mut self, now: Instant, file: &F) -> usize {
+        let opens = self.files.get(file).map(|file| file.opens.clone());
+        let mut revoked = 0;
+        for at in opens.unwrap_or_default() {
+            for locks in std::mem::take(&mut self.open_mut(at).locks) {
+                self.release_locks(now, locks);
+                self.mark_revoked(locks);
+                revoked += 1;
+            }
+            self.detach_open(at);
+            self.mark_revoked(at);
+            revoked += 1;
+        }
+        revoked
+    }
+
+    /// Checks whether the state id of a READ, a WRITE or a SETATTR of the size allows it (RFC 8881 §8.2.5, §9.1.2).
+    /// Returns the open; a special state id has none.
+    ///
+    /// This is on the path of each call: no allocation, and but for special state ids no table that is searched by the file.
+    pub(crate) fn check_io(
+        &self,
+        client: ClientId,
+        file: &F,
+        id: StateId,
+        writes: bool,
+        yields: Yields<'_>,
+    ) -> Result<Option<StateId>, Refusal> {
+        let needed = match writes {
+            true => ShareAccess::WRITE,
+            false => ShareAccess::READ,
+        };
+        match special(id)? {
+            None => {}
+            Some(SpecialStateId::ReadBypass) if !writes => return Ok(None),
+            Some(SpecialStateId::Anonymous | SpecialStateId::ReadBypass) => {
+                // RFC 8881 §8.2.3: an open that denies the access denies it here.
+                self.check_shares(file, needed.bits(), 0, Status::Locked, yields)?;
+                return Ok(None);
+            }
+            Some(SpecialStateId::Current | SpecialStateId::Invalid) => {
+                return Err(Status::BadStateId.into());
+            }
+        }
+        let at = self.of_file(client, file, id)?;
+        let (at, open) = self.open_by_any(at);
+        if !open.access.contains(needed) {
+            // RFC 8881 §9.1.2: reading by an open for writing may be allowed, as clients write parts of their pages; not
+            // against one that denies reading.
+            let denied =
+                |file: &File| file.deny[0] > usize::from(open.deny.contains(ShareDeny::READ));
+            if writes || self.files.get(file).is_some_and(denied) {
+                return Err(Status::OpenMode.into());
+            }
+        }
+        Ok(Some(self.id_of(at)))
+    }
+}

@@ -1,0 +1,293 @@
+//! SEQUENCE, connections and status flags.
+
+use super::*;
+use crate::limits::MAX_CONNECTIONS_PER_SESSION;
+use bytes::Bytes;
+use nfs_proto::v4::session::{
+    BindConnToSessionArgs, ClientDirection, SequenceStatus, ServerDirection,
+};
+
+#[test]
+fn reply_that_was_kept_comes_again_on_any_connection() {
+    let mut world = World::new(config());
+    let mut peer = world.peer("a", 1);
+    let Ok(Sequenced::New(request)) = world.sequence(&peer) else {
+        panic!("it is new")
+    };
+    assert!(matches!(world.sequence(&peer), Ok(Sequenced::InProgress)));
+    world
+        .server
+        .finish(request, Some(Bytes::from_static(b"reply")));
+    world.server.handle_disconnect(peer.connection);
+    peer.connection = ConnectionId(2);
+    let Ok(Sequenced::Replay(reply)) = world.sequence(&peer) else {
+        panic!("it was executed")
+    };
+    assert_eq!(reply, &b"reply"[..]);
+}
+
+#[test]
+fn reply_larger_than_the_session_keeps_is_not_kept() {
+    let mut world = World::new(config());
+    let mut peer = world.peer("a", 1);
+    for (size, is_kept) in [(64, true), (65, false)] {
+        let Ok(Sequenced::New(request)) = world.sequence(&peer) else {
+            panic!("it is new")
+        };
+        world.server.finish(request, Some(vec![0; size].into()));
+        match world.sequence(&peer).unwrap() {
+            Sequenced::Replay(reply) => assert!(is_kept && reply.len() == size),
+            Sequenced::Uncached(result) => {
+                assert!(!is_kept && result.sequence.0 == peer.next);
+            }
+            other => panic!("{other:?}"),
+        }
+        peer.next += 1;
+    }
+}
+
+#[test]
+fn request_that_outlives_its_session_is_finished_without_harm() {
+    let mut world = World::new(config());
+    let peer = world.peer("a", 1);
+    let Ok(Sequenced::New(request)) = world.sequence(&peer) else {
+        panic!("it is new")
+    };
+    world
+        .server
+        .destroy_session(peer.session, &1, peer.connection)
+        .unwrap();
+    world.server.finish(request, Some(Bytes::new()));
+    let destroyed = world
+        .server
+        .destroy_session(peer.session, &1, peer.connection);
+    assert_eq!(destroyed, Err(Status::BadSession));
+}
+
+#[test]
+fn request_beyond_the_limits_of_its_session_changes_no_slot() {
+    let mut world = World::new(config());
+    let mut peer = world.peer("a", 1);
+    let args = world.sequence_args(&peer);
+    let mut check = |operations, size, expected| {
+        let call = SequenceCall {
+            args: &args,
+            connection: peer.connection,
+            digest: RequestDigest(0),
+            operations,
+            size,
+        };
+        assert_eq!(
+            world.server.sequence(world.now, &call).err(),
+            Some(expected)
+        );
+    };
+    check(9, 100, Status::TooManyOperations);
+    check(8, (1 << 16) + 1, Status::RequestTooBig);
+    assert!(world.renew(&mut peer).is_ok());
+}
+
+#[test]
+fn session_ids_are_not_guessed_by_their_index() {
+    let mut world = World::new(config());
+    let peer = world.peer("a", 1);
+    let mut id = peer.session;
+    assert_eq!(id.0[..4], [0; 4]);
+    id.0[15] ^= 1;
+    let guess = Peer {
+        session: id,
+        ..peer
+    };
+    assert_eq!(world.sequence(&guess).err(), Some(Status::BadSession));
+    id = peer.session;
+    id.0[3] = 1;
+    let guess = Peer {
+        session: id,
+        ..peer
+    };
+    assert_eq!(world.sequence(&guess).err(), Some(Status::BadSession));
+}
+
+fn bind(
+    world: &mut World,
+    peer: &Peer,
+    connection: u64,
+    direction: ClientDirection,
+    can_call: bool,
+) -> Result<ServerDirection, Status> {
+    let args = BindConnToSessionArgs {
+        session: peer.session,
+        direction,
+        use_rdma: false,
+    };
+    let connection = ConnectionId(connection);
+    let bound = (world.server).bind_connection(&args, &1, connection, can_call);
+    bound.map(|bound| bound.direction)
+}
+
+#[test]
+fn lost_back_channel_is_told_until_another_connection_is_bound() {
+    let mut world = World::new(config());
+    let mut peer = world.peer("a", 1);
+    let status = |world: &mut World, peer: &mut Peer| world.renew(peer).unwrap().status;
+    let down = SequenceStatus::CB_PATH_DOWN | SequenceStatus::CB_PATH_DOWN_SESSION;
+    assert!(status(&mut world, &mut peer).is_empty());
+    assert_eq!(world.server.callback_paths(peer.client).count(), 1);
+    world.server.handle_disconnect(peer.connection);
+    assert_eq!(world.server.callback_paths(peer.client).count(), 0);
+    peer.connection = ConnectionId(2);
+    assert_eq!(status(&mut world, &mut peer), down);
+    // Its SEQUENCE bound the connection to the fore channel; now it is the back channel, too.
+    let both = ClientDirection::ForeOrBoth;
+    assert_eq!(
+        bind(&mut world, &peer, 2, both, true),
+        Ok(ServerDirection::Both)
+    );
+    assert!(status(&mut world, &mut peer).is_empty());
+    let path = world.server.callback_paths(peer.client).next().unwrap();
+    assert_eq!(
+        (path.session, path.connection),
+        (peer.session, ConnectionId(2))
+    );
+    assert_eq!(path.program, 0x4000_0000);
+
+    world.server.set_callback_program(peer.session, 5).unwrap();
+    let path = world.server.callback_paths(peer.client).next().unwrap();
+    assert_eq!(path.program, 5);
+    world.server.set_backchannel_fault(peer.session).unwrap();
+    let fault = SequenceStatus::BACKCHANNEL_FAULT;
+    assert_eq!(status(&mut world, &mut peer), fault);
+}
+
+#[test]
+fn other_session_of_the_client_is_another_path_for_callbacks() {
+    let mut world = World::new(config());
+    let mut first = world.peer("a", 1);
+    let known = world.exchange("a", 1, 1).unwrap();
+    world.create(known, 1, 2).unwrap();
+    world.server.handle_disconnect(first.connection);
+    first.connection = ConnectionId(3);
+    let status = world.renew(&mut first).unwrap().status;
+    assert_eq!(status, SequenceStatus::CB_PATH_DOWN_SESSION);
+}
+
+#[test]
+fn connection_is_bound_to_the_channels_that_it_can_have() {
+    use ClientDirection::{Back, BackOrBoth, Fore, ForeOrBoth};
+    let mut world = World::new(config());
+    let peer = world.peer("a", 1);
+    let invalid = Err(Status::Invalid);
+    let mut check = |connection, direction, can_call, expected| {
+        let bound = bind(&mut world, &peer, connection, direction, can_call);
+        assert_eq!(bound, expected, "{connection} {direction:?} {can_call}");
+    };
+    check(2, Fore, true, Ok(ServerDirection::Fore));
+    check(2, Fore, true, Ok(ServerDirection::Fore));
+    check(2, Back, true, invalid);
+    check(3, Back, false, invalid);
+    check(3, Back, true, Ok(ServerDirection::Back));
+    check(3, Fore, true, invalid);
+    check(4, ForeOrBoth, false, Ok(ServerDirection::Fore));
+    check(5, ForeOrBoth, true, Ok(ServerDirection::Both));
+    check(5, Fore, true, invalid);
+    check(6, BackOrBoth, false, invalid);
+    check(6, BackOrBoth, true, Ok(ServerDirection::Both));
+}
+
+#[test]
+fn connections_beyond_the_limit_are_served_and_not_bound() {
+    let mut world = World::new(config());
+    let mut peer = world.peer("a", 1);
+    for connection in 0..MAX_CONNECTIONS_PER_SESSION as u64 + 10 {
+        peer.connection = ConnectionId(100 + connection);
+        world.renew(&mut peer).unwrap();
+    }
+    let both = ClientDirection::ForeOrBoth;
+    assert_eq!(bind(&mut world, &peer, 5, both, true), Err(Status::Invalid));
+    let bound = MAX_CONNECTIONS_PER_SESSION;
+    // Client, owner, address; session, of client, of address; plan, look; record.
+    assert_eq!(world.server.entries(), 9 + bound);
+    for connection in 0..200 {
+        world.server.handle_disconnect(ConnectionId(connection));
+    }
+    assert_eq!(world.server.entries(), 9);
+}
+
+#[test]
+fn address_leaves_sessions_to_others() {
+    let mut config = config();
+    config.limits.sessions = 4;
+    let mut world = World::new(config);
+    world.peer("a", 1);
+    let known = world.exchange("a", 1, 1).unwrap();
+    world.create(known, 1, 1).unwrap();
+    let again = world.exchange("a", 1, 1).unwrap();
+    assert_eq!(world.create(again, 1, 1), Err(Status::NoSpace));
+    world.peer("b", 2);
+    assert_eq!(world.server.usage().sessions, 3);
+}
+
+#[test]
+fn client_has_a_bounded_number_of_sessions() {
+    let mut world = World::new(config());
+    world.peer("a", 1);
+    for _ in 1..crate::limits::MAX_SESSIONS_PER_CLIENT {
+        let known = world.exchange("a", 1, 1).unwrap();
+        world.create(known, 1, 1).unwrap();
+    }
+    let known = world.exchange("a", 1, 1).unwrap();
+    assert_eq!(world.create(known, 1, 1), Err(Status::NoSpace));
+}
+
+#[test]
+fn lease_is_renewed_by_sequence_and_by_no_failure_of_it() {
+    let mut world = World::new(config());
+    let mut peer = world.peer("a", 1);
+    for _ in 0..5 {
+        world.pass(LEASE - Duration::from_secs(1));
+        world.renew(&mut peer).unwrap();
+    }
+    world.pass(LEASE - Duration::from_secs(1));
+    let misordered = Peer {
+        next: peer.next + 7,
+        ..peer
+    };
+    assert_eq!(
+        world.sequence(&misordered).err(),
+        Some(Status::SequenceMisordered)
+    );
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.renew(&mut peer).err(), Some(Status::BadSession));
+    assert_eq!(world.server.entries(), 0, "it had no state that could stay");
+}
+
+#[test]
+fn calls_that_are_executed_allocate_nothing_here() {
+    let mut world = World::new(config());
+    let mut peer = world.peer("a", 1);
+    let open = world.open(&peer, "o", 7, 3, 0).unwrap();
+    world.renew(&mut peer).unwrap();
+    let mut count = || {
+        let counted = allocation_counter::measure(|| {
+            world.renew(&mut peer).unwrap();
+            let (now, client) = (world.now, peer.client);
+            let io = world.server.check_io(now, client, &7, open, true);
+            assert_eq!(io, Ok(Some(open)));
+        });
+        counted.count_total
+    };
+    assert_eq!([count(), count()], [0, 0]);
+}
+
+#[test]
+fn request_that_takes_longer_than_a_lease_keeps_its_client() {
+    let mut world = World::new(config());
+    let mut peer = world.peer("a", 1);
+    let Ok(Sequenced::New(request)) = world.sequence(&peer) else {
+        panic!("it is new")
+    };
+    world.pass(LEASE * 3);
+    world.server.finish(request, None);
+    peer.next += 1;
+    assert!(world.renew(&mut peer).is_ok());
+}
