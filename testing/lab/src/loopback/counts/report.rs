@@ -1,7 +1,9 @@
 //! Counts of calls, how they are printed, and compared with earlier ones.
 
+use super::ROWS;
 use super::callgrind::Profile;
 use super::instructions::Decoded;
+use crate::loopback::load::Operation;
 use crate::loopback::profiler::Layer;
 use anyhow::{Context, Result, bail};
 use printing::table::Columns;
@@ -12,6 +14,9 @@ use std::path::Path;
 
 /// Difference from earlier counts that is accepted, in percent. Runs of one program differ by less than one.
 const TOLERANCE: f64 = 3.0;
+
+/// Bytes that TCP carries in one piece on loopback.
+const PIECE: u32 = 64 << 10;
 
 /// Instructions of a layer from which on a difference is named, as a part of those of the end in percent.
 const NAMED: f64 = 0.2;
@@ -124,13 +129,13 @@ impl End {
 
     /// The counts that are compared, with their names and the numbers below which a difference does not matter. Cache lines are
     /// left out: where buffers lie in memory decides on some of them.
-    fn compared(&self) -> [(&'static str, f64, f64); 5] {
+    fn compared(&self, pieces: f64) -> [(&'static str, f64, f64); 5] {
         [
             ("instructions", self.instructions, 100.0),
             ("branches", self.branches, 30.0),
             ("allocations", self.allocations, 0.2),
-            ("atomic instructions", self.atomic, 3.0),
-            ("copied bytes", self.copied, 1024.0),
+            ("atomic instructions", self.atomic, 3.0 * pieces),
+            ("copied bytes", self.copied, 1024.0 * pieces),
         ]
     }
 }
@@ -298,7 +303,7 @@ impl Report {
                 continue;
             };
             for ((end, now), (_, before)) in row.ends().into_iter().zip(before.ends()) {
-                let found: Vec<_> = now.differences(before).collect();
+                let found: Vec<_> = now.differences(before, row.pieces()).collect();
                 if !found.is_empty() {
                     now.add_layers(before, &format!("{} {end}", row.name), &mut layers);
                 }
@@ -316,14 +321,27 @@ impl Report {
 }
 
 impl Counted {
+    /// Pieces in which TCP carries a call, about: in how many it is that of a megabyte is up to the kernel.
+    fn pieces(&self) -> f64 {
+        let row = ROWS.iter().find(|row| row.name == self.name);
+        match row.map(|row| row.operation) {
+            Some(Operation::Read(len) | Operation::Write(len)) => f64::from(len.div_ceil(PIECE)),
+            Some(Operation::Null) | None => 1.0,
+        }
+    }
+
     fn ends(&self) -> [(&'static str, &End); 2] {
         [("client", &self.client), ("server", &self.server)]
     }
 }
 
 impl End {
-    fn differences(&self, before: &Self) -> impl Iterator<Item = String> {
-        let both = self.compared().into_iter().zip(before.compared());
+    /// What differs in calls that TCP carries in so many pieces, at least.
+    fn differences(&self, before: &Self, pieces: f64) -> impl Iterator<Item = String> {
+        let both = self
+            .compared(pieces)
+            .into_iter()
+            .zip(before.compared(pieces));
         both.filter_map(move |((what, now, least), (_, before, _))| {
             let difference = now - before;
             let matters = difference.abs() > (before * TOLERANCE / 100.0).max(least);
@@ -438,6 +456,19 @@ mod tests {
             .compare(&before)
             .expect_err("another compiler");
         assert!(error.to_string().contains("rustc 1.0.0"), "{error}");
+    }
+
+    #[test]
+    fn pieces_of_a_megabyte_may_be_others_and_those_of_small_calls_may_not() {
+        let before = committed();
+        for (name, same) in [("null", false), ("read_4k", false), ("write_1m", true)] {
+            let mut now = before.clone();
+            let mut rows = now.rows.iter_mut();
+            let row = rows.find(|row| row.name == name).expect("a row");
+            row.server.atomic += 15.0;
+            row.server.copied += 2048.0;
+            assert_eq!(now.compare(&before).is_ok(), same, "{name}");
+        }
     }
 
     #[test]
