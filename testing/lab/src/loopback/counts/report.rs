@@ -336,7 +336,7 @@ impl Counted {
 }
 
 impl End {
-    /// What differs in calls that TCP carries in so many pieces, at least.
+    /// Counts that differ by more than the tolerance, which is larger for calls that TCP carries in many pieces.
     fn differences(&self, before: &Self, pieces: f64) -> impl Iterator<Item = String> {
         let both = self
             .compared(pieces)
