@@ -88,7 +88,7 @@ pub fn run(options: &Options) -> Result<()> {
 /// The key of what the committed counts depend on, beside the sources.
 const COUNTED_ON: &str = "counted_on";
 
-/// What the committed counts depend on, beside the sources.
+/// Compiler and machine of the committed counts, on which they depend beside the sources.
 fn counted_on(file: &PathBuf) -> Result<String> {
     let text = fs::read(file).with_context(|| format!("cannot read {FILE}"))?;
     let counts: Value = serde_json::from_slice(&text)?;
@@ -98,7 +98,7 @@ fn counted_on(file: &PathBuf) -> Result<String> {
         .to_owned())
 }
 
-/// What counts depend on here, beside the sources: compiler, C library, processor and valgrind.
+/// Compiler, C library, processor and valgrind here, on which counts depend beside the sources.
 fn this_machine() -> Result<String> {
     let first_line = |text: String| text.lines().next().unwrap_or_default().trim().to_owned();
     let said = |program: &str| output(Command::new(program).arg("--version")).map(first_line);
