@@ -6,7 +6,7 @@ pub(crate) use args::{CopyArgs, When};
 
 use crate::failure::{self, Ended, Usage, is_closed_pipe};
 use crate::interrupt::{Interrupt, Interrupted};
-use crate::output;
+use crate::output::{self, CannotWrite};
 use crate::progress::{self, Progress};
 use crate::session::Unreached;
 use anyhow::anyhow;
@@ -213,7 +213,7 @@ pub(crate) fn in_words(error: Error) -> anyhow::Error {
         Error::In { doing, cause } => in_words(*cause).context(doing),
         Error::Local(error) | Error::Event(error) => error.into(),
         Error::Input(error) => anyhow::Error::new(error).context("cannot read standard input"),
-        Error::Output(error) => anyhow::Error::new(error).context("cannot write the output"),
+        Error::Output(error) => CannotWrite::error(&error).into(),
         Error::Nfs(error) => error.into(),
         Error::File(error) => anyhow::Error::new(*error),
         Error::Place(error) | Error::Places(error) => match error.downcast::<Unreached>() {

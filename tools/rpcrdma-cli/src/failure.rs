@@ -164,7 +164,7 @@ static OUTPUT_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// Prints an error with its causes, in one line, or logs it where the log is for programs.
 fn report(error: &anyhow::Error, exit_code: u8) {
-    if is_of_output(error) && OUTPUT_TOLD.swap(true, Relaxed) {
+    if of_output(error).is_some() && OUTPUT_TOLD.swap(true, Relaxed) {
         return;
     }
     let text = line(error);
@@ -208,21 +208,18 @@ fn is_interrupt(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Interrupted>().is_some()
 }
 
-fn is_of_output(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        let error = cause.downcast_ref::<io::Error>();
-        let error = error.and_then(io::Error::get_ref);
-        error.is_some_and(|error| error.is::<CannotWrite>())
+/// The error of standard output that is the cause, if one is.
+fn of_output(error: &anyhow::Error) -> Option<&io::Error> {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+    causes.find(|error: &&io::Error| {
+        let inner = error.get_ref();
+        inner.is_some_and(|inner| inner.is::<CannotWrite>())
     })
 }
 
-/// Whether the reader of our output has gone away.
+/// Whether the reader of our output has gone away. A connection may break with the same error, which is a failure.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause
-            .downcast_ref::<std::io::Error>()
-            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-    })
+    of_output(error).is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]
@@ -231,9 +228,14 @@ mod tests {
     use nfs_client::Fault;
     use nfs_proto::Status;
 
+    /// The error of standard output whose reader has gone away.
+    fn closed_output() -> io::Error {
+        CannotWrite::error(&io::ErrorKind::BrokenPipe.into())
+    }
+
     #[test]
     fn closed_pipe_does_not_hide_what_failed_before() {
-        let closed = || Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into());
+        let closed = || Err(closed_output().into());
         let check = |mut ended: Ended, expected| {
             let code = exit_code(ended.check(closed()).map(|()| ended));
             assert_eq!(format!("{code:?}"), format!("{expected:?}"));
@@ -280,9 +282,17 @@ mod tests {
 
     #[test]
     fn closed_pipe_is_found_below_its_context() {
-        let closed = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-        let error = anyhow::Error::new(closed).context("cannot write");
+        let error = anyhow::Error::new(closed_output()).context("cannot write");
         assert!(is_closed_pipe(&error));
         assert!(!is_closed_pipe(&anyhow::anyhow!("Broken pipe")));
+    }
+
+    #[test]
+    fn connection_that_breaks_is_a_failure_and_no_closed_output() {
+        let broken = io::Error::from(io::ErrorKind::BrokenPipe);
+        let error = anyhow::Error::new(broken).context("cannot connect");
+        assert!(!is_closed_pipe(&error));
+        let code = exit_code(Err(error));
+        assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::from(1)));
     }
 }

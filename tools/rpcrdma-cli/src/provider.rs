@@ -1,17 +1,17 @@
 //! Options that choose the provider: software iWARP, RDMA devices, or both.
 
-use clap::{Args, ValueEnum};
+use crate::words::word;
+use clap::Args;
 use rpcrdma::any::Selection;
 use rpcrdma_daemon::providers::{ProviderKind, ProviderSetting};
-use std::str::FromStr;
 
 /// Options that choose the provider.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ProviderArgs {
     /// RDMA provider [default: auto, or verbs with --device]
-    #[arg(long, value_enum, value_name = "NAME")]
-    provider: Option<ProviderName>,
+    #[arg(long, value_parser = word::<ProviderKind>(), value_name = "NAME")]
+    provider: Option<ProviderKind>,
 
     /// The only RDMA device to use, as `rpcrdma devices` names it [default: the one that has the IP address
     /// at this end]
@@ -19,49 +19,15 @@ pub(crate) struct ProviderArgs {
     device: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProviderName {
-    /// Devices for InfiniBand and RoCE, where there are any, and software iWARP: a client tries the
-    /// devices first, `serve` and `gateway` listen over both
-    Auto,
-    /// Software iWARP over TCP: needs no hardware, works with siw of Linux
-    Iwarp,
-    /// RDMA devices of this machine, in hardware or in software (rxe, siw), through rdma-core
-    Verbs,
-}
-
 pub(crate) use rpcrdma_daemon::listening::provider_name as name;
-
-impl FromStr for ProviderName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        ValueEnum::from_str(text, false).map_err(|_| "write auto, iwarp or verbs".to_owned())
-    }
-}
-
-impl ProviderName {
-    fn kind(self) -> ProviderKind {
-        match self {
-            Self::Auto => ProviderKind::Auto,
-            Self::Iwarp => ProviderKind::Iwarp,
-            Self::Verbs => ProviderKind::Verbs,
-        }
-    }
-}
-
-/// A setting of these values.
-pub(crate) fn setting(name: Option<ProviderName>, device: Option<String>) -> ProviderSetting {
-    ProviderSetting {
-        kind: name.map(ProviderName::kind),
-        device,
-    }
-}
 
 impl ProviderArgs {
     /// The setting that they are.
     pub(crate) fn setting(&self) -> ProviderSetting {
-        setting(self.provider, self.device.clone())
+        ProviderSetting {
+            kind: self.provider,
+            device: self.device.clone(),
+        }
     }
 
     /// The providers that move the data, in words, before it is known where a choice is left.
