@@ -8,6 +8,7 @@ mod acl;
 mod attributes;
 mod error;
 mod file_id;
+mod held;
 mod name;
 mod outcome;
 
@@ -17,6 +18,7 @@ pub use attributes::{
 };
 pub use error::Error;
 pub use file_id::FileId;
+pub use held::{ByteRange, HeldFile, LocalLock, LockFile, LockMode, OpenAccess};
 pub use name::{MAX_NAME, Name, Step};
 pub(crate) use outcome::{Change, Failed};
 pub use outcome::{Changed, Deferred, Linked, Outcome, Renamed, Seen, Then};
@@ -25,6 +27,7 @@ use crate::permission;
 use bytes::Bytes;
 use oncrpc::xdr;
 use oncrpc::xdr::Gather;
+use std::sync::Arc;
 
 bitflags::bitflags! {
     /// Rights of a caller on a file (RFC 1813 §3.3.4; the values are those on the wire).
@@ -334,6 +337,28 @@ pub trait FileSystem: Send + Sync {
                 attributes: Some(file),
                 result: granted,
             }
+        })
+    }
+
+    /// Opens a file for a client that keeps it open, if the caller may use it in this way. By default the file ends with its last
+    /// name all the same, and its locks are those of the server alone.
+    fn open(
+        &self,
+        who: &Identity,
+        file: FileId,
+        access: OpenAccess,
+    ) -> Outcome<Result<Arc<dyn HeldFile>, Error>> {
+        let mut wanted = Access::empty();
+        if access.contains(OpenAccess::READ) {
+            wanted |= Access::READ;
+        }
+        if access.contains(OpenAccess::WRITE) {
+            wanted |= Access::MODIFY;
+        }
+        let granted = self.access(who, file, wanted);
+        granted.map(move |granted| match granted.result?.contains(wanted) {
+            true => Ok(Arc::new(held::Unheld) as Arc<dyn HeldFile>),
+            false => Err(Error::Access),
         })
     }
 

@@ -59,6 +59,7 @@ mod memfs;
 mod metrics;
 mod mount3;
 mod nfs3;
+mod nfs4;
 mod permission;
 mod state_dir;
 mod user_groups;

@@ -226,6 +226,7 @@ mod tests {
             atime: Time::default(),
             mtime: Time::default(),
             ctime: Time::default(),
+            change: 0,
         }
     }
 

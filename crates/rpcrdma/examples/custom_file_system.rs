@@ -84,6 +84,7 @@ impl Facts {
             // Clients keep data while these stay: what changes must be seen to change.
             mtime: Time::now(),
             ctime: Time::now(),
+            change: Time::now().as_change(),
         }
     }
 

@@ -93,6 +93,14 @@ impl Time {
         }
     }
 
+    /// Returns the nanoseconds since 1970 as a value of [`Attributes::change`]: no two times up to the year 2554 have the same.
+    pub fn as_change(self) -> u64 {
+        let seconds = self.seconds.cast_unsigned();
+        seconds
+            .wrapping_mul(NANOS_PER_SECOND.into())
+            .wrapping_add(self.nanos.into())
+    }
+
     /// Returns the current time.
     pub fn now() -> Self {
         let since = SystemTime::now()
@@ -132,6 +140,8 @@ pub struct Attributes {
     pub mtime: Time,
     /// Last change of the attributes.
     pub ctime: Time,
+    /// Value that differs between any two states of the file that a client can have seen (RFC 8881 §5.8.1.4, `change`).
+    pub change: u64,
 }
 
 impl Attributes {
@@ -146,6 +156,7 @@ impl Attributes {
             size: self.size,
             mtime: self.mtime,
             ctime: self.ctime,
+            change: self.change,
         }
     }
 }
@@ -159,6 +170,8 @@ pub struct Before {
     pub mtime: Time,
     /// Last change of the attributes.
     pub ctime: Time,
+    /// See [`Attributes::change`].
+    pub change: u64,
 }
 
 /// Weak cache consistency data: attributes before and after an operation (RFC 1813 §2.6,

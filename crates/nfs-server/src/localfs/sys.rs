@@ -222,6 +222,7 @@ pub(super) fn attributes(fd: impl AsFd) -> Result<Attributes, Errno> {
         atime: time(found.st_atime, found.st_atime_nsec),
         mtime: time(found.st_mtime, found.st_mtime_nsec),
         ctime: time(found.st_ctime, found.st_ctime_nsec),
+        change: time(found.st_ctime, found.st_ctime_nsec).as_change(),
     })
 }
 
@@ -259,6 +260,7 @@ fn convert(found: &Statx, by: IdentifiedBy) -> Stat {
             atime: time(&found.stx_atime),
             mtime: time(&found.stx_mtime),
             ctime: time(&found.stx_ctime),
+            change: time(&found.stx_ctime).as_change(),
         },
     }
 }

@@ -163,6 +163,7 @@ impl Inode {
             atime: self.atime,
             mtime: self.mtime,
             ctime: self.ctime,
+            change: self.ctime.as_change(),
         }
     }
 }

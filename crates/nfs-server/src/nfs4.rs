@@ -1,0 +1,8 @@
+//! The NFS version 4 program, minor versions 1 and 2 (RFC 8881, RFC 7862).
+
+mod acl;
+mod attributes;
+mod callbacks;
+mod owners;
+mod records;
+mod state;

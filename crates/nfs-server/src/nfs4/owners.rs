@@ -1,0 +1,1 @@
+//! Owners and groups on the wire (RFC 8881 §5.9).

@@ -1,0 +1,1 @@
+//! Records of clients on stable storage (RFC 8881 §8.4.2.1).
