@@ -131,9 +131,15 @@ pub struct Request {
     session: SessionId,
     cache_this: bool,
     result: SequenceOk,
+    fore: ChannelAttributes,
 }
 
 impl Request {
+    /// Returns what the session has agreed on for requests and replies.
+    pub fn fore(&self) -> &ChannelAttributes {
+        &self.fore
+    }
+
     /// Returns the client.
     pub fn client(&self) -> ClientId {
         self.client
@@ -368,6 +374,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         }
         renew(client, &mut self.leases, now, self.config.lease);
         let session = self.sessions.get(args.session)?;
+        let fore = session.fore;
         let (highest_slot, target_highest_slot) = session.highest_slots();
         let result = SequenceOk {
             session: args.session,
@@ -383,6 +390,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
                 session: args.session,
                 cache_this: args.cache_this,
                 result,
+                fore,
             }),
             Place::Replay(reply) => Sequenced::Replay(reply),
             Place::Uncached => Sequenced::Uncached(result),

@@ -152,11 +152,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     ///
     /// - `Grace`: not now.
     /// - `NoGrace`: the client cannot reclaim, or no longer.
-    pub(super) fn check_grace(
-        &mut self,
-        client: ClientId,
-        reclaims: bool,
-    ) -> Result<AddressKey, Status> {
+    pub fn check_grace(&mut self, client: ClientId, reclaims: bool) -> Result<AddressKey, Status> {
         let client = self.clients.usable(client)?;
         let may_reclaim = client.may_reclaim && client.reclaims == Reclaims::Open;
         let is_complete = client.reclaims == Reclaims::Complete;
