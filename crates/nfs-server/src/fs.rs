@@ -14,12 +14,13 @@ mod outcome;
 
 pub use acl::{Acl, AclEntry, AclWho, Acls, SetAcl, SetAcls};
 pub use attributes::{
-    Attributes, Before, FileKind, Identity, SetAttributes, SetTime, Time, Wcc, mode,
+    Attributes, Before, ChangeKind, FileKind, Identity, SetAttributes, SetTime, Time, Wcc, mode,
 };
 pub use error::Error;
 pub use file_id::FileId;
 pub use held::{ByteRange, HeldFile, LocalLock, LockFile, LockMode, OpenAccess};
 pub use name::{MAX_NAME, Name, Step};
+pub(crate) use held::Unheld;
 pub(crate) use outcome::{Change, Failed};
 pub use outcome::{Changed, Deferred, Linked, Outcome, Renamed, Seen, Then};
 
@@ -254,6 +255,8 @@ pub struct Abilities {
     pub max_name: u32,
     /// Whether names that differ in case only are one name.
     pub case_insensitive: bool,
+    /// Relation of the values of [`Attributes::change`] of a file.
+    pub change: ChangeKind,
 }
 
 impl Default for Abilities {
@@ -264,6 +267,7 @@ impl Default for Abilities {
             max_links: 1,
             max_name: 255,
             case_insensitive: false,
+            change: ChangeKind::Undefined,
         }
     }
 }

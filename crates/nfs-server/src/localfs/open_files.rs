@@ -18,6 +18,8 @@ use crate::fs::{Attributes, Error, FileId};
 use crate::localfs::id;
 use crate::localfs::sys::{self, Stat, Stop, Try};
 use crate::localfs::volume::Volume;
+use crate::localfs::volume::change_values::During;
+use crate::localfs::volume::in_flight::Changing;
 use crate::localfs::write_verifier::WriteVerifier;
 use arc_swap::{ArcSwap, Guard};
 use cache::Cache;
@@ -111,14 +113,28 @@ impl OpenFiles {
 
     /// Returns the current state of a file. A file without a name is stale.
     pub(in crate::localfs) fn stat(&self, node: &Node) -> Try<Stat> {
-        let stat = sys::stat(&node.path, self.volume.by).map_err(|errno| self.lost(node, errno))?;
+        let stat = self.volume.stat(&node.path);
+        let stat = stat.map_err(|errno| self.lost(node, errno))?;
         self.check_named(node, stat.attributes.links)?;
         Ok(stat)
     }
 
     /// Returns the current attributes of a file. A file without a name is stale.
     pub(in crate::localfs) fn attributes(&self, node: &Node) -> Try<Attributes> {
-        let attributes = sys::attributes(&node.path).map_err(|errno| self.lost(node, errno))?;
+        self.named(node, self.volume.attributes(&node.path))
+    }
+
+    /// Returns the attributes of a file before or after a change of it that is in flight.
+    pub(in crate::localfs) fn attributes_during(
+        &self,
+        node: &Node,
+        changing: (&Changing<'_>, During),
+    ) -> Try<Attributes> {
+        self.named(node, self.volume.attributes_during(&node.path, changing))
+    }
+
+    fn named(&self, node: &Node, found: Result<Attributes, Errno>) -> Try<Attributes> {
+        let attributes = found.map_err(|errno| self.lost(node, errno))?;
         self.check_named(node, attributes.links)?;
         Ok(Attributes {
             fileid: node.fileid,

@@ -7,6 +7,7 @@ use crate::fs::{
 use crate::localfs::layers::Layers;
 use crate::localfs::open_files::node::Node;
 use crate::localfs::sys::{Pace, Stop, Try};
+use crate::localfs::volume::change_values::During;
 use crate::permission::{self, EXECUTE, READ, WRITE};
 use buffer::Buffer;
 use bytes::Bytes;
@@ -177,7 +178,8 @@ pub(in crate::localfs) fn write(
     permission::check_regular(node.kind)?;
     let _unguarded = layers.turns.unguarded(node.ino, pace)?;
     let changing = layers.turns.begin(node.ino, false);
-    let before = layers.files.attributes(&node)?;
+    let before = (&changing, During::Before);
+    let before = layers.files.attributes_during(&node, before)?;
     let result = check_write(layers, who, &node, &before, pace)
         .and_then(|()| check_end(offset, gather_len(data)))
         .and_then(|()| write_pieces(layers, who, &node, (offset, data), written, stability, pace));
@@ -188,7 +190,8 @@ pub(in crate::localfs) fn write(
         Err(Stop::Fail(error)) => Err(error),
         Ok(()) => Ok(()),
     };
-    let after = layers.files.attributes(&node).ok();
+    let after = (&changing, During::After);
+    let after = layers.files.attributes_during(&node, after).ok();
     Ok(Changed {
         wcc: Wcc {
             // With concurrent writes, no client gets attributes from before.

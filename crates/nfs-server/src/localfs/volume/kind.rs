@@ -188,6 +188,7 @@ impl FsKind {
             max_links,
             max_name: u32::try_from(name).map_or(255, |name| name.clamp(1, 255)),
             case_insensitive: system.is_some_and(folds_case),
+            ..Abilities::default()
         }
     }
 
