@@ -18,9 +18,9 @@ pub use attributes::{
 };
 pub use error::Error;
 pub use file_id::FileId;
+pub(crate) use held::Unheld;
 pub use held::{ByteRange, HeldFile, LocalLock, LockFile, LockMode, OpenAccess};
 pub use name::{MAX_NAME, Name, Step};
-pub(crate) use held::Unheld;
 pub(crate) use outcome::{Change, Failed};
 pub use outcome::{Changed, Deferred, Linked, Outcome, Renamed, Seen, Then};
 
@@ -255,6 +255,8 @@ pub struct Abilities {
     pub max_name: u32,
     /// Whether names that differ in case only are one name.
     pub case_insensitive: bool,
+    /// Whether files have access control lists ([`FileSystem::acls`]).
+    pub lists: bool,
     /// Relation of the values of [`Attributes::change`] of a file.
     pub change: ChangeKind,
 }
@@ -267,6 +269,7 @@ impl Default for Abilities {
             max_links: 1,
             max_name: 255,
             case_insensitive: false,
+            lists: false,
             change: ChangeKind::Undefined,
         }
     }

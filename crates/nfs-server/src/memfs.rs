@@ -198,6 +198,7 @@ impl FileSystem for MemFs {
             max_name: 255,
             case_insensitive: tree.names().fold_case,
             change: ChangeKind::Increasing,
+            lists: false,
         }
     }
 

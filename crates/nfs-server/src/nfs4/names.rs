@@ -5,6 +5,7 @@ use super::attributes::{self, Changes, Purpose};
 use super::compound::{Ran, Running, after};
 use super::convert;
 use super::current::{At, Object};
+use super::objects::support;
 use crate::exports::{Below, Crossing};
 use crate::fs::{Changed, Error, FileKind, Make, Name, Outcome, SetAttributes, Step as Lookup};
 use nfs_proto::Filename;
@@ -136,9 +137,11 @@ impl Nfs4 {
         let name = convert::name(args.name.get())?;
         let kind = match args.kind {
             CreateType::Directory => FileKind::Directory,
-            _ => FileKind::Regular,
+            CreateType::Symlink(_) => FileKind::Symlink,
+            _ => FileKind::Fifo,
         };
-        let changes = attributes::changes(&args.attributes, Purpose::Create, kind)?;
+        let support = support(&run.export(&at).fs.abilities(), run.minor);
+        let changes = attributes::changes(&args.attributes, Purpose::Create, kind, support)?;
         let set = changes.set;
         let make = match args.kind {
             CreateType::Directory => Make::Directory(set),

@@ -1,7 +1,7 @@
 //! Operations on one object: attributes, rights, the text of a link, security.
 
 use super::Nfs4;
-use super::attributes::{self, Changes, Needs, Purpose, Subject};
+use super::attributes::{self, Changes, Needs, Purpose, Subject, Support};
 use super::compound::{Ran, Running, after};
 use super::convert;
 use super::current::{At, Object, fsid, looked};
@@ -43,12 +43,20 @@ impl Facts {
             mounted_on: self.mounted_on,
             handle: &self.handle,
             abilities: &self.abilities,
-            minor,
+            support: support(&self.abilities, minor),
             space: self.space,
             acls: self.acls.as_ref(),
             server: &nfs.inner.values,
             error: self.error,
         }
+    }
+}
+
+/// Returns what decides on the attributes that are supported.
+pub(super) fn support(abilities: &Abilities, minor: u32) -> Support {
+    Support {
+        minor,
+        acls: abilities.lists,
     }
 }
 
@@ -185,10 +193,11 @@ impl Nfs4 {
         let at = run.file_to_change()?;
         let state = run.state_id(args.state)?;
         let wanted = Owned::of(&args.attributes);
+        let support = support(&run.export(&at).fs.abilities(), run.minor);
         let outcome = run.fs(&at).attributes(at.file);
         after(self, run, outcome, move |nfs, run, found| {
             let kind = found.map_err(convert::status)?.kind;
-            let changes = attributes::changes(&wanted.get()?, Purpose::SetAttr, kind)?;
+            let changes = attributes::changes(&wanted.get()?, Purpose::SetAttr, kind, support)?;
             if changes.set.size.is_some() {
                 nfs.check_io(run, &at, state, true)?;
             }

@@ -1,12 +1,14 @@
 //! OPEN, OPEN_DOWNGRADE and CLOSE (RFC 8881 §18.16, §18.18, §18.2).
 
 use super::Nfs4;
-use super::attributes::{self, Changes, Purpose};
+use super::attributes::{self, Changes, Purpose, Support};
 use super::compound::{Ran, Running, after};
 use super::convert;
 use super::current::{At, Object};
+use super::objects::support;
 use crate::fs::{
-    CreateHow, Error, FileKind, Found, HeldFile, Make, Name, OpenAccess, SetAttributes, Step,
+    Abilities, CreateHow, Error, FileKind, Found, HeldFile, Make, Name, OpenAccess, SetAttributes,
+    Step,
 };
 use nfs_proto::v4::delegation::{Delegation, NoDelegation};
 use nfs_proto::v4::open::{
@@ -69,7 +71,13 @@ impl Nfs4 {
         }
         let how = match &args.how {
             OpenHow::NoCreate => None,
-            OpenHow::Create(how) => Some(How::of(how)?),
+            OpenHow::Create(how) => {
+                let abilities = match run.object()? {
+                    Object::File(at) => run.export(&at).fs.abilities(),
+                    Object::Pseudo(_) => Abilities::default(),
+                };
+                Some(How::of(how, support(&abilities, run.minor))?)
+            }
         };
         let (place, reclaims) = match &args.claim {
             OpenClaim::Null(name) => {
@@ -301,8 +309,9 @@ impl Nfs4 {
 }
 
 impl How {
-    fn of(how: &WireHow<'_>) -> Result<Self, Status> {
-        let changes = |fattr, purpose| attributes::changes(fattr, purpose, FileKind::Regular);
+    fn of(how: &WireHow<'_>, support: Support) -> Result<Self, Status> {
+        let changes =
+            |fattr, purpose| attributes::changes(fattr, purpose, FileKind::Regular, support);
         Ok(match how {
             WireHow::Unchecked(fattr) => Self::Unchecked(changes(fattr, Purpose::Create)?),
             WireHow::Guarded(fattr) => Self::Guarded(changes(fattr, Purpose::Create)?),

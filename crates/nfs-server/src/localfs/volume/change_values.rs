@@ -139,10 +139,7 @@ impl ChangeValues {
         let value = match coarse.settled(found.ctime, now) {
             Some(value) => value,
             None => {
-                let so_far = || {
-                    self.in_flight
-                        .so_far(found.fileid, found.is_directory())
-                };
+                let so_far = || self.in_flight.so_far(found.fileid, found.is_directory());
                 let before = so_far();
                 seen = look()?;
                 let changes = before.settled().filter(|_| so_far() == before);
