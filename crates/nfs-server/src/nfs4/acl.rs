@@ -74,15 +74,42 @@ struct Entry {
     kind: AceType,
     flags: AceFlags,
     mask: AceMask,
-    who: Who,
+    who: AclWho,
+    /// The number of a named user or group.
+    number: Decimal,
 }
 
-#[derive(Clone, Copy)]
-enum Who {
-    Owner,
-    Group,
-    Everyone,
-    Numbered(Decimal),
+impl Entry {
+    fn new(kind: AceType, flags: AceFlags, mask: AceMask, who: AclWho) -> Self {
+        let (flags, number) = match who {
+            AclWho::User(id) => (flags, id),
+            AclWho::Group(id) => (flags | AceFlags::IDENTIFIER_GROUP, id),
+            AclWho::Owner | AclWho::OwningGroup | AclWho::Mask | AclWho::Other => (flags, 0),
+        };
+        Self {
+            kind,
+            flags,
+            mask,
+            who,
+            number: Decimal::new(number),
+        }
+    }
+
+    /// Returns the entry as it is written.
+    fn ace(&self) -> Ace<'_> {
+        let name = match self.who {
+            AclWho::Owner => OWNER,
+            AclWho::OwningGroup => GROUP,
+            AclWho::User(_) | AclWho::Group(_) => self.number.as_bytes(),
+            AclWho::Mask | AclWho::Other => EVERYONE,
+        };
+        Ace {
+            kind: self.kind,
+            flags: self.flags,
+            mask: self.mask,
+            who: Principal::new(name).expect("shorter than the longest name"),
+        }
+    }
 }
 
 impl Entries {
@@ -100,27 +127,7 @@ impl Entries {
 
     /// Returns the entries as they are written.
     pub(super) fn aces(&self) -> Vec<Ace<'_>> {
-        let ace = |entry| {
-            let &Entry {
-                kind,
-                flags,
-                mask,
-                ref who,
-            } = entry;
-            let who = match who {
-                Who::Owner => OWNER,
-                Who::Group => GROUP,
-                Who::Everyone => EVERYONE,
-                Who::Numbered(number) => number.as_bytes(),
-            };
-            Ace {
-                kind,
-                flags,
-                mask,
-                who: Principal::new(who).expect("shorter than the longest name"),
-            }
-        };
-        self.0.iter().map(ace).collect()
+        self.0.iter().map(Entry::ace).collect()
     }
 
     /// Adds a POSIX list. Its first entry that matches a caller decides, while NFSv4 goes on to the next: each subject is denied
@@ -142,22 +149,7 @@ impl Entries {
 
         let mut push = |kind, who, mask: AceMask| {
             if kind == ALLOW || !mask.is_empty() {
-                let (flags, who) = match who {
-                    AclWho::Owner => (flags, Who::Owner),
-                    AclWho::User(id) => (flags, Who::Numbered(Decimal::new(id))),
-                    AclWho::OwningGroup => (flags, Who::Group),
-                    AclWho::Group(id) => {
-                        let flags = flags | AceFlags::IDENTIFIER_GROUP;
-                        (flags, Who::Numbered(Decimal::new(id)))
-                    }
-                    AclWho::Other | AclWho::Mask => (flags, Who::Everyone),
-                };
-                self.0.push(Entry {
-                    kind,
-                    flags,
-                    mask,
-                    who,
-                });
+                self.0.push(Entry::new(kind, flags, mask, who));
             }
         };
         let denied = |rights: u32, later: u32| mask_of(!rights & later, is_directory);
@@ -305,25 +297,23 @@ impl First {
         })
     }
 
-    fn mask(places: Places) -> AceMask {
-        let rights = RIGHTS.iter().zip(places);
-        let some = rights.filter(|&(_, place)| place != NEVER);
-        some.fold(AceMask::empty(), |mask, (&right, _)| mask | right)
-    }
-
     /// The rights that are allowed first.
     fn allowed(&self) -> AceMask {
-        let swapped = Self {
-            allow: self.deny,
-            deny: self.allow,
-        };
-        Self::mask(swapped.denials())
+        first_in(&self.allow, &self.deny)
     }
 
     /// The rights that are denied first.
     fn denied(&self) -> AceMask {
-        Self::mask(self.denials())
+        first_in(&self.deny, &self.allow)
     }
+}
+
+/// Returns the rights that have an earlier place in `these` than in `those`.
+fn first_in(these: &Places, those: &Places) -> AceMask {
+    let places = these.iter().zip(those);
+    let rights = RIGHTS.iter().zip(places);
+    let first = rights.filter(|(_, (this, that))| this < that);
+    first.fold(AceMask::empty(), |mask, (&right, _)| mask | right)
 }
 
 /// A POSIX list in the making: for each subject of the list of NFSv4 its own first entries. The work is in proportion to the entries.

@@ -9,3 +9,6 @@ mod values;
 pub(super) use changes::{Changes, Purpose, changes};
 pub(super) use support::{Needs, Support, bound, check_get, needs, supported};
 pub(super) use values::{ServerValues, Subject, same, write_attributes};
+
+/// Nanoseconds of a second.
+const SECOND: u32 = 1_000_000_000;

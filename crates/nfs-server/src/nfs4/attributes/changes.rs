@@ -1,12 +1,10 @@
 //! Attributes that clients set: SETATTR, and the attributes of new objects.
 
+use super::SECOND;
 use super::support::{Support, of_create, of_exclusive, of_setattr, supported};
 use crate::fs::{self, FileKind};
 use crate::nfs4::{acl, owners};
 use nfs_proto::v4::{Attribute, AttributeNumber, Bitmap, Fattr, SetTime, Status};
-
-/// Nanoseconds of a second.
-const SECOND: u32 = 1_000_000_000;
 
 /// Changes that a client wants. The lists are set behind all else, since they change the mode again (RFC 8881 §6.4.1.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
