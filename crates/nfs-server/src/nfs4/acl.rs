@@ -1,7 +1,7 @@
 //! Access control lists of NFSv4 as the POSIX lists of a file system, and the other way round (RFC 8881 §6).
 //!
-//! A POSIX list becomes entries that allow and deny so that each caller has the same rights one by one. Its mask is applied and not
-//! shown: what comes back has the rights that were in effect, and the mask that they need.
+//! A POSIX list becomes entries that allow and deny so that each caller has the same rights one by one. Its mask is applied and
+//! not shown: what comes back has the rights that were in effect, and the mask that they need.
 //!
 //! A list of NFSv4 becomes the POSIX list that grants as much as it can without granting anybody what the first list does not
 //! (RFC 8881 §6.2.1: "at least as strict"). Rights that POSIX has not are ignored where they are allowed. Those that a caller
@@ -316,7 +316,8 @@ fn first_in(these: &Places, those: &Places) -> AceMask {
     first.fold(AceMask::empty(), |mask, (&right, _)| mask | right)
 }
 
-/// A POSIX list in the making: for each subject of the list of NFSv4 its own first entries. The work is in proportion to the entries.
+/// A POSIX list in the making: for each subject of the list of NFSv4 its own first entries. The work is in proportion to the
+/// entries.
 #[derive(Default)]
 struct Draft {
     subjects: BTreeMap<AclWho, First>,
@@ -340,8 +341,8 @@ impl Draft {
     /// Returns the list. Each subject gets what all callers have to whom its entry of the POSIX list applies.
     ///
     /// An entry of NFSv4 with another subject may be about such a caller, too: the owner may be a named user, and owner, user or
-    /// member of a group may be in any group. What such an entry allows does not count, and what it denies counts. Others are in no
-    /// group of the list, and are not named by it.
+    /// member of a group may be in any group. What such an entry allows does not count, and what it denies counts. Others are in
+    /// no group of the list, and are not named by it.
     fn finish(mut self, is_directory: bool) -> Result<Acl, Status> {
         for who in [AclWho::Owner, AclWho::OwningGroup, AclWho::Other] {
             self.subjects.entry(who).or_default();

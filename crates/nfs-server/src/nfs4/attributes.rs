@@ -1,4 +1,5 @@
-//! Attributes on the wire (RFC 8881 §5): values for GETATTR and READDIR, changes of SETATTR and of new objects, comparisons of VERIFY.
+//! Attributes on the wire (RFC 8881 §5): values for GETATTR and READDIR, changes of SETATTR and of new objects, and comparisons
+//! of VERIFY and NVERIFY.
 
 mod changes;
 mod support;

@@ -39,7 +39,7 @@ fn grants(aces: &[Ace<'_>], caller: &Identity, (uid, gid): (u32, u32), right: Ac
         .is_some_and(|ace| ace.kind == ALLOW)
 }
 
-/// What a caller can do who has these rights of a POSIX list.
+/// The rights of NFSv4 that a caller has who has these of a POSIX list, as numbers of the RFC.
 fn possible(rights: u32, is_directory: bool) -> Vec<AceMask> {
     let read: &[u32] = &[0x1];
     let write: &[u32] = match is_directory {
