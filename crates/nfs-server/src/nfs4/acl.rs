@@ -1,7 +1,7 @@
 //! Access control lists of NFSv4 as the POSIX lists of a file system, and the other way round (RFC 8881 §6).
 //!
-//! A POSIX list becomes entries that allow and deny so that each caller has the same rights one by one. Its mask is applied and not
-//! shown: what comes back has the rights that were in effect, and the mask that they need.
+//! A POSIX list becomes entries that allow and deny so that each caller has the same rights one by one. Its mask is applied and
+//! not shown: what comes back has the rights that were in effect, and the mask that they need.
 //!
 //! A list of NFSv4 becomes the POSIX list that grants as much as it can without granting anybody what the first list does not
 //! (RFC 8881 §6.2.1: "at least as strict"). Rights that POSIX has not are ignored where they are allowed. Those that a caller
@@ -74,15 +74,42 @@ struct Entry {
     kind: AceType,
     flags: AceFlags,
     mask: AceMask,
-    who: Who,
+    who: AclWho,
+    /// The number of a named user or group.
+    number: Decimal,
 }
 
-#[derive(Clone, Copy)]
-enum Who {
-    Owner,
-    Group,
-    Everyone,
-    Numbered(Decimal),
+impl Entry {
+    fn new(kind: AceType, flags: AceFlags, mask: AceMask, who: AclWho) -> Self {
+        let (flags, number) = match who {
+            AclWho::User(id) => (flags, id),
+            AclWho::Group(id) => (flags | AceFlags::IDENTIFIER_GROUP, id),
+            AclWho::Owner | AclWho::OwningGroup | AclWho::Mask | AclWho::Other => (flags, 0),
+        };
+        Self {
+            kind,
+            flags,
+            mask,
+            who,
+            number: Decimal::new(number),
+        }
+    }
+
+    /// Returns the entry as it is written.
+    fn ace(&self) -> Ace<'_> {
+        let name = match self.who {
+            AclWho::Owner => OWNER,
+            AclWho::OwningGroup => GROUP,
+            AclWho::User(_) | AclWho::Group(_) => self.number.as_bytes(),
+            AclWho::Mask | AclWho::Other => EVERYONE,
+        };
+        Ace {
+            kind: self.kind,
+            flags: self.flags,
+            mask: self.mask,
+            who: Principal::new(name).expect("shorter than the longest name"),
+        }
+    }
 }
 
 impl Entries {
@@ -100,27 +127,7 @@ impl Entries {
 
     /// Returns the entries as they are written.
     pub(super) fn aces(&self) -> Vec<Ace<'_>> {
-        let ace = |entry| {
-            let &Entry {
-                kind,
-                flags,
-                mask,
-                ref who,
-            } = entry;
-            let who = match who {
-                Who::Owner => OWNER,
-                Who::Group => GROUP,
-                Who::Everyone => EVERYONE,
-                Who::Numbered(number) => number.as_bytes(),
-            };
-            Ace {
-                kind,
-                flags,
-                mask,
-                who: Principal::new(who).expect("shorter than the longest name"),
-            }
-        };
-        self.0.iter().map(ace).collect()
+        self.0.iter().map(Entry::ace).collect()
     }
 
     /// Adds a POSIX list. Its first entry that matches a caller decides, while NFSv4 goes on to the next: each subject is denied
@@ -142,22 +149,7 @@ impl Entries {
 
         let mut push = |kind, who, mask: AceMask| {
             if kind == ALLOW || !mask.is_empty() {
-                let (flags, who) = match who {
-                    AclWho::Owner => (flags, Who::Owner),
-                    AclWho::User(id) => (flags, Who::Numbered(Decimal::new(id))),
-                    AclWho::OwningGroup => (flags, Who::Group),
-                    AclWho::Group(id) => {
-                        let flags = flags | AceFlags::IDENTIFIER_GROUP;
-                        (flags, Who::Numbered(Decimal::new(id)))
-                    }
-                    AclWho::Other | AclWho::Mask => (flags, Who::Everyone),
-                };
-                self.0.push(Entry {
-                    kind,
-                    flags,
-                    mask,
-                    who,
-                });
+                self.0.push(Entry::new(kind, flags, mask, who));
             }
         };
         let denied = |rights: u32, later: u32| mask_of(!rights & later, is_directory);
@@ -305,28 +297,27 @@ impl First {
         })
     }
 
-    fn mask(places: Places) -> AceMask {
-        let rights = RIGHTS.iter().zip(places);
-        let some = rights.filter(|&(_, place)| place != NEVER);
-        some.fold(AceMask::empty(), |mask, (&right, _)| mask | right)
-    }
-
     /// The rights that are allowed first.
     fn allowed(&self) -> AceMask {
-        let swapped = Self {
-            allow: self.deny,
-            deny: self.allow,
-        };
-        Self::mask(swapped.denials())
+        first_in(&self.allow, &self.deny)
     }
 
     /// The rights that are denied first.
     fn denied(&self) -> AceMask {
-        Self::mask(self.denials())
+        first_in(&self.deny, &self.allow)
     }
 }
 
-/// A POSIX list in the making: for each subject of the list of NFSv4 its own first entries. The work is in proportion to the entries.
+/// Returns the rights that have an earlier place in `these` than in `those`.
+fn first_in(these: &Places, those: &Places) -> AceMask {
+    let places = these.iter().zip(those);
+    let rights = RIGHTS.iter().zip(places);
+    let first = rights.filter(|(_, (this, that))| this < that);
+    first.fold(AceMask::empty(), |mask, (&right, _)| mask | right)
+}
+
+/// A POSIX list in the making: for each subject of the list of NFSv4 its own first entries. The work is in proportion to the
+/// entries.
 #[derive(Default)]
 struct Draft {
     subjects: BTreeMap<AclWho, First>,
@@ -350,8 +341,8 @@ impl Draft {
     /// Returns the list. Each subject gets what all callers have to whom its entry of the POSIX list applies.
     ///
     /// An entry of NFSv4 with another subject may be about such a caller, too: the owner may be a named user, and owner, user or
-    /// member of a group may be in any group. What such an entry allows does not count, and what it denies counts. Others are in no
-    /// group of the list, and are not named by it.
+    /// member of a group may be in any group. What such an entry allows does not count, and what it denies counts. Others are in
+    /// no group of the list, and are not named by it.
     fn finish(mut self, is_directory: bool) -> Result<Acl, Status> {
         for who in [AclWho::Owner, AclWho::OwningGroup, AclWho::Other] {
             self.subjects.entry(who).or_default();

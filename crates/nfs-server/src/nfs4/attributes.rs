@@ -1,4 +1,5 @@
-//! Attributes on the wire (RFC 8881 §5): values for GETATTR and READDIR, changes of SETATTR and of new objects, comparisons of VERIFY.
+//! Attributes on the wire (RFC 8881 §5): values for GETATTR and READDIR, changes of SETATTR and of new objects, and comparisons
+//! of VERIFY and NVERIFY.
 
 mod changes;
 mod support;
@@ -9,3 +10,6 @@ mod values;
 pub(super) use changes::{Changes, Purpose, changes};
 pub(super) use support::{Needs, Support, bound, check_get, needs, supported};
 pub(super) use values::{ServerValues, Subject, same, write_attributes};
+
+/// Nanoseconds of a second.
+const SECOND: u32 = 1_000_000_000;

@@ -2,7 +2,8 @@
 //!
 //! Both are the decimal numbers of users and groups, as Linux has them with AUTH_SYS. RFC 8881 §5.9 asks servers that can
 //! translate a number to a name to refuse it; this server does not translate, so that numbers mean what they mean in calls of
-//! AUTH_SYS. Of names there is only `root`, with or without a domain: other names would need the user database, which may be remote.
+//! AUTH_SYS. Of names there is only `root`, with or without a domain: other names would need the user database, which may be
+//! remote.
 
 use nfs_proto::v4::Status;
 

@@ -39,6 +39,19 @@ fn grants(aces: &[Ace<'_>], caller: &Identity, (uid, gid): (u32, u32), right: Ac
         .is_some_and(|ace| ace.kind == ALLOW)
 }
 
+/// The rights of NFSv4 that a caller has who has these of a POSIX list, as numbers of the RFC.
+fn possible(rights: u32, is_directory: bool) -> Vec<AceMask> {
+    let read: &[u32] = &[0x1];
+    let write: &[u32] = match is_directory {
+        true => &[0x2, 0x4, 0x40],
+        false => &[0x2, 0x4],
+    };
+    let each = [(4, read), (2, write), (1, &[0x20])].into_iter();
+    let all = each.filter(|(right, _)| rights & right != 0);
+    let all = all.flat_map(|(_, bits)| bits);
+    all.map(|&bit| AceMask::from_bits_retain(bit)).collect()
+}
+
 /// All callers that differ for a list: each user with each set of groups.
 fn callers() -> impl Iterator<Item = Identity> {
     let users = USERS.into_iter().chain([STRANGER]);
@@ -224,7 +237,7 @@ proptest! {
                 for caller in callers() {
                     for want in [READ, WRITE, EXECUTE] {
                         let has = list.grants(&caller, file, want);
-                        for right in mask_of(want, is_directory) {
+                        for right in possible(want, is_directory) {
                             prop_assert_eq!(grants(&aces, &caller, file, right), has);
                         }
                     }
@@ -249,7 +262,7 @@ proptest! {
                 for caller in callers() {
                     for want in 1..8 {
                         if list.grants(&caller, file, want) {
-                            for right in mask_of(want, is_directory) {
+                            for right in possible(want, is_directory) {
                                 prop_assert!(grants(&aces, &caller, file, right), "{caller:?} {file:?} {right:?} {list:?}");
                             }
                         }
@@ -279,7 +292,7 @@ proptest! {
             for gid in GROUPS.into_iter().chain([STRANGER]) {
                 for caller in callers() {
                     let has = |want: &u32| {
-                        let mut rights = mask_of(*want, is_directory).iter();
+                        let mut rights = possible(*want, is_directory).into_iter();
                         rights.all(|right| grants(&aces, &caller, (uid, gid), right))
                     };
                     let rights: u32 = [READ, WRITE, EXECUTE].iter().filter(|want| has(want)).sum();
@@ -516,6 +529,24 @@ fn right_that_was_allowed_before_may_be_denied_afterwards() {
     ];
     let set = parsed(&aces, false).unwrap();
     assert_eq!(set.access, SetAcl::To(Acl::of_mode(0o744)));
+}
+
+#[test]
+fn denial_behind_an_allowance_of_the_same_subject_denies_nobody() {
+    let none = AceFlags::empty();
+    let read = AceMask::READ_DATA;
+    let group = AceFlags::IDENTIFIER_GROUP;
+    for (flags, name) in [(none, "5"), (group, "5"), (none, "GROUP@")] {
+        let aces = [
+            ace(ALLOW, flags, read, name),
+            ace(DENY, flags, read, name),
+            ace(ALLOW, none, read, "OWNER@"),
+        ];
+        let SetAcl::To(list) = parsed(&aces, false).unwrap().access else {
+            unreachable!("it is always set")
+        };
+        assert_eq!(list.rights(AclWho::Owner), Some(READ), "{name}");
+    }
 }
 
 #[test]

@@ -1,12 +1,10 @@
 //! Attributes that clients set: SETATTR, and the attributes of new objects.
 
+use super::SECOND;
 use super::support::{Support, of_create, of_exclusive, of_setattr, supported};
 use crate::fs::{self, FileKind};
 use crate::nfs4::{acl, owners};
 use nfs_proto::v4::{Attribute, AttributeNumber, Bitmap, Fattr, SetTime, Status};
-
-/// Nanoseconds of a second.
-const SECOND: u32 = 1_000_000_000;
 
 /// Changes that a client wants. The lists are set behind all else, since they change the mode again (RFC 8881 §6.4.1.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +34,8 @@ pub(in crate::nfs4) enum Purpose {
 ///
 /// - `NFS4ERR_ATTRNOTSUPP` for attributes that are not supported (RFC 8881 §18.30.4), and for lists that cannot be kept
 ///   ([`acl::to_posix`]).
-/// - `NFS4ERR_INVAL` for attributes that clients only get (RFC 8881 §5.5), that EXCLUSIVE4_1 does not set (RFC 8881 §18.16.3), for
-///   `mode_umask` beside `mode` or in SETATTR (RFC 8275), and for values that are not defined.
+/// - `NFS4ERR_INVAL` for attributes that clients only get (RFC 8881 §5.5), that EXCLUSIVE4_1 does not set (RFC 8881 §18.16.3),
+///   for `mode_umask` beside `mode` or in SETATTR (RFC 8275), and for values that are not defined.
 /// - `NFS4ERR_WRONG_TYPE` for the size of what is no regular file; `NFS4ERR_INVAL` for that of a new object.
 /// - `NFS4ERR_BADOWNER` for owners and groups without a translation (RFC 8881 §5.9).
 /// - `NFS4ERR_BADXDR` for what are not values of these attributes.

@@ -48,7 +48,7 @@ fn file() -> fs::Attributes {
     }
 }
 
-/// What a test makes a [`Subject`] of.
+/// Owner of the facts in a [`Subject`].
 #[derive(Debug)]
 struct World {
     file: fs::Attributes,

@@ -1,5 +1,6 @@
 //! Values of attributes: written for GETATTR and READDIR, and compared for VERIFY and NVERIFY.
 
+use super::SECOND;
 use super::support::{Support, of_exclusive, supported};
 use crate::fs::{self, Abilities, Acls, FileKind, Space};
 use crate::nfs4::acl::Entries;
@@ -12,9 +13,6 @@ use nfs_proto::v4::{
 };
 use nfs_proto::{Device, FileId};
 use oncrpc::xdr::Writer;
-
-/// Nanoseconds of a second.
-const SECOND: u32 = 1_000_000_000;
 
 /// Constants of the server.
 #[derive(Clone, Copy, Debug)]
