@@ -33,6 +33,7 @@ use buffer::Pool;
 use nfs_proto::v4::Procedure;
 use nfs_proto::{NFS_PROGRAM, NFS_V4};
 use oncrpc::{Answer, Call, ConnectionId, Program};
+use rpc_serving::backchannels::Backchannels;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -44,6 +45,7 @@ const MAX_IN_FLIGHT: usize = 8192;
 pub struct Nfs4 {
     inner: Arc<Inner>,
     users: UserGroups,
+    backchannels: Option<Backchannels>,
 }
 
 struct Inner {
@@ -74,6 +76,7 @@ impl Nfs4 {
                 started: Time::now(),
             }),
             users: UserGroups::default(),
+            backchannels: None,
         }
     }
 
@@ -82,6 +85,20 @@ impl Nfs4 {
     pub fn with_users(mut self, users: UserGroups) -> Self {
         self.users = users;
         self
+    }
+
+    /// Sets the registry of connections on which clients can be called, with which the servers are configured too. Without it
+    /// clients are called on none, and those that wait for a lock ask again from time to time.
+    #[must_use]
+    pub fn with_backchannels(mut self, backchannels: Backchannels) -> Self {
+        self.backchannels = Some(backchannels);
+        self
+    }
+
+    /// Whether the client can be called on a connection.
+    fn can_call(&self, connection: ConnectionId) -> bool {
+        let all = self.backchannels.as_ref();
+        all.is_some_and(|all| all.get(connection).is_some())
     }
 
     /// Returns the state of the clients.
@@ -117,3 +134,6 @@ impl Program for Nfs4 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@
 
 use super::Nfs4;
 use super::current::Object;
-use super::state::{Principal, connection_of};
+use super::state::{Principal, connection_key};
 use crate::client_options::denial;
 use crate::exports::List;
 use crate::fs::Outcome;
@@ -434,7 +434,7 @@ impl Nfs4 {
     ) -> Begun {
         let sequence = SequenceCall {
             args,
-            connection: connection_of(call.caller.connection),
+            connection: connection_key(call.caller.connection),
             digest: digest(call),
             operations: u32::try_from(operations).unwrap_or(u32::MAX),
             size: u32::try_from(call.size()).unwrap_or(u32::MAX),

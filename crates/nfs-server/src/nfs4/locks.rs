@@ -4,7 +4,7 @@ use super::Nfs4;
 use super::compound::{Ran, Running, after};
 use super::convert;
 use super::current::At;
-use crate::fs::{ByteRange, Error, LockFile, LockMode, OpenAccess};
+use crate::fs::{Error, LockFile, OpenAccess};
 use nfs_proto::v4::lock::{
     FreeStateIdArgs, LockArgs, LockDenied, LockTArgs, LockType, LockUArgs, Locker as WireLocker,
     TestStateIdArgs, TestStateIdOk,
@@ -56,11 +56,12 @@ impl Nfs4 {
             locker,
         };
         let client = run.client()?;
-        let held = (self.inner.state).with(|all| match &locking.locker {
-            OwnedLocker::New { open, owner } if all.needs_lock_file(client, *open, owner) => {
-                all.held(*open)
+        let key = run.key(&at);
+        let held = (self.inner.state).with(|all| match locking.locker.get() {
+            locker @ Locker::New { open, .. } if all.needs_lock_file(client, &key, locker) => {
+                all.held(open)
             }
-            OwnedLocker::New { .. } | OwnedLocker::Existing(_) => None,
+            Locker::New { .. } | Locker::Existing(_) => None,
         });
         let Some(held) = held else {
             return self.enter_lock(run, &locking, None);
@@ -106,17 +107,11 @@ impl Nfs4 {
         let range = Range::new(args.offset, args.length)?;
         let kind = LockKind::from(args.kind);
         let (client, key) = (run.client()?, run.key(&at));
-        let tested = (self.inner.state).with(|all| {
-            let (now, owner) = (all.now, &args.owner.owner);
-            (all.server).test_lock(now, client, &key, range, kind, owner)
-        });
-        match tested {
-            Ok(()) => {}
-            Err(LockError::Status(status)) => return Err(status),
-            Err(LockError::Denied(denied)) => {
-                let denied = wire(&denied)?;
-                return run.push(ResOp::LockT(Err(Refused::Explained(denied))));
-            }
+        let owner = args.owner.owner.to_vec();
+        let (of_whom, what) = ((client, key), (range, kind));
+        let tested = (self.inner.state).with(|all| all.test_lock(client, &key, what, &owner, None));
+        if tested.is_err() {
+            return answer_test(run, tested);
         }
         // No client is in the way; a program of this machine may be.
         let outcome = run.fs(&at).open(&run.who(&at), at.file, OpenAccess::READ);
@@ -128,34 +123,12 @@ impl Nfs4 {
                 Err(error) => return nfs.refine(run, &at, error, None),
             };
             let outcome = held.open_for_locks();
-            after(nfs, run, outcome, move |_, run, file| {
+            after(nfs, run, outcome, move |nfs, run, file| {
                 let file = file.map_err(convert::status)?;
-                let bytes = ByteRange {
-                    first: range.first(),
-                    last: range.last(),
-                };
-                let mode = match kind {
-                    LockKind::Shared => LockMode::Shared,
-                    LockKind::Exclusive => LockMode::Exclusive,
-                };
-                match file.test(bytes, mode).map_err(convert::status)? {
-                    None => run.push(ResOp::LockT(Ok(()))),
-                    Some(local) => {
-                        let range = Range::of_bytes(local.range.first, local.range.last);
-                        let kind = match local.mode {
-                            LockMode::Shared => LockType::Read,
-                            LockMode::Exclusive => LockType::Write,
-                        };
-                        let range = range.unwrap_or(Range::ALL);
-                        let denied = LockDenied {
-                            offset: range.first(),
-                            length: range.length(),
-                            kind,
-                            owner: StateOwner::default(),
-                        };
-                        run.push(ResOp::LockT(Err(Refused::Explained(denied))))
-                    }
-                }
+                let (client, key) = of_whom;
+                let tested = (nfs.inner.state)
+                    .with(|all| all.test_lock(client, &key, what, &owner, Some(&*file)));
+                answer_test(run, tested)
             })
         })
     }
@@ -187,6 +160,17 @@ impl Nfs4 {
         let state = run.state_id(args.state)?;
         (self.inner.state).with(|all| all.server.free_state(client, state))?;
         run.push(ResOp::FreeStateId(Ok(())))
+    }
+}
+
+fn answer_test(run: &mut Running, tested: Result<(), LockError>) -> Ran {
+    match tested {
+        Ok(()) => run.push(ResOp::LockT(Ok(()))),
+        Err(LockError::Status(status)) => Err(status),
+        Err(LockError::Denied(denied)) => {
+            let denied = wire(&denied)?;
+            run.push(ResOp::LockT(Err(Refused::Explained(denied))))
+        }
     }
 }
 

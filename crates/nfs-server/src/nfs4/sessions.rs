@@ -3,15 +3,15 @@
 
 use super::Nfs4;
 use super::compound::{Ran, Running, after};
-use super::state::{address_of, connection_of};
+use super::state::connection_key;
 use nfs_proto::v4::security::BackChannelCtlArgs;
 use nfs_proto::v4::session::{
-    BindConnToSessionArgs, CreateSessionArgs, DestroyClientIdArgs, DestroySessionArgs,
-    ExchangeFlags, ExchangeIdArgs, ExchangeIdOk, ProtectArgs, ProtectRes, ReclaimCompleteArgs,
-    ServerOwner,
+    BindConnToSessionArgs, CreateSessionArgs, CreateSessionFlags, DestroyClientIdArgs,
+    DestroySessionArgs, ExchangeFlags, ExchangeIdArgs, ExchangeIdOk, ProtectArgs, ProtectRes,
+    ReclaimCompleteArgs, ServerOwner,
 };
 use nfs_proto::v4::{Identifier, ResOp, Status};
-use nfs4_state::{CreateCall, ExchangeCall};
+use nfs4_state::{AddressKey, CreateCall, ExchangeCall};
 
 impl Nfs4 {
     /// EXCHANGE_ID (RFC 8881 §18.35).
@@ -27,11 +27,14 @@ impl Nfs4 {
             owner: &args.owner.owner,
             verifier: args.owner.verifier,
             principal: &principal,
-            address: address_of(&run.caller),
+            address: AddressKey(run.caller.group.number()),
             flags: args.flags,
             protection: None,
         };
-        let exchanged = self.inner.state.with(|all| all.exchange_id(&call))?;
+        let exchanged = self.inner.state.with(|all| {
+            let now = all.now;
+            all.server.exchange_id(now, &mut all.random, &call)
+        })?;
         let identity = self.inner.state.identity();
         let identity = Identifier::new(identity).ok_or(Status::ServerFault)?;
         run.push(ResOp::ExchangeId(Ok(ExchangeIdOk {
@@ -54,11 +57,18 @@ impl Nfs4 {
         let connection = run.caller.connection;
         let call = CreateCall {
             args,
+            minor_version: run.minor,
             principal: &principal,
-            connection: connection_of(connection),
-            can_call: self.inner.state.can_call(connection),
+            connection: connection_key(connection),
+            can_call: self.can_call(connection),
         };
-        let created = self.inner.state.with(|all| all.create_session(&call))?;
+        let created = self.inner.state.with(|all| {
+            let now = all.now;
+            all.server.create_session(now, &mut all.random, &call)
+        })?;
+        if created.flags.contains(CreateSessionFlags::CONN_BACK_CHAN) {
+            (self.inner.state).check_backchannel(args.client, created.session);
+        }
         run.push(ResOp::CreateSession(Ok(created)))
     }
 
@@ -69,9 +79,9 @@ impl Nfs4 {
         }
         let principal = run.principal();
         let connection = run.caller.connection;
-        let can_call = self.inner.state.can_call(connection);
+        let can_call = self.can_call(connection);
         let bound = (self.inner.state).with(|all| {
-            let connection = connection_of(connection);
+            let connection = connection_key(connection);
             (all.server).bind_connection(args, &principal, connection, can_call)
         })?;
         run.push(ResOp::BindConnToSession(Ok(bound)))
@@ -96,7 +106,7 @@ impl Nfs4 {
             return Err(Status::NotOnlyOperation);
         }
         let principal = run.principal();
-        let connection = connection_of(run.caller.connection);
+        let connection = connection_key(run.caller.connection);
         (self.inner.state).with(|all| {
             all.server
                 .destroy_session(args.session, &principal, connection)

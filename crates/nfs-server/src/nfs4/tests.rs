@@ -229,7 +229,11 @@ fn compound(minor: u32, operations: Vec<ArgOp<'_>>) -> Payload {
 }
 
 fn root() -> Credential {
-    Credential::Sys(AuthSys::new("host", 0, 0, &[]))
+    Credential::Sys(AuthSys {
+        uid: 0,
+        gid: 0,
+        ..AuthSys::default()
+    })
 }
 
 fn exchange(owner: &'static [u8]) -> ArgOp<'static> {

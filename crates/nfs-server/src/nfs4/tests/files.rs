@@ -38,15 +38,35 @@ fn file_that_is_written_is_read() {
     for site in Site::all() {
         let client = site.client(b"one");
         let state = client.open("f", BOTH).state;
-        client.at(&["f"], vec![write(state, 0, b"some data"), ArgOp::Commit(CommitArgs { offset: 0, count: 0 })]).ok();
-        assert_eq!(data(&client.at(&["f"], vec![read(state, 5, 100)])), (b"data".to_vec(), true));
-        assert_eq!(data(&client.at(&["f"], vec![read(state, 0, 4)])), (b"some".to_vec(), false));
+        client
+            .at(
+                &["f"],
+                vec![
+                    write(state, 0, b"some data"),
+                    ArgOp::Commit(CommitArgs {
+                        offset: 0,
+                        count: 0,
+                    }),
+                ],
+            )
+            .ok();
+        assert_eq!(
+            data(&client.at(&["f"], vec![read(state, 5, 100)])),
+            (b"data".to_vec(), true)
+        );
+        assert_eq!(
+            data(&client.at(&["f"], vec![read(state, 0, 4)])),
+            (b"some".to_vec(), false)
+        );
         let close = ArgOp::Close(CloseArgs { seqid: 0, state });
         client.at(&["f"], vec![close.clone()]).ok();
         let twice = client.at(&["f"], vec![close]);
         assert_eq!(twice.status(), Err(Status::BadStateId));
         let anonymous = SpecialStateId::Anonymous.into();
-        assert_eq!(data(&client.at(&["f"], vec![read(anonymous, 0, 4)])).0, b"some");
+        assert_eq!(
+            data(&client.at(&["f"], vec![read(anonymous, 0, 4)])).0,
+            b"some"
+        );
     }
 }
 
@@ -55,7 +75,14 @@ fn current_state_id_is_that_of_the_last_open() {
     for site in Site::all() {
         let client = site.client(b"one");
         let current = StateId::from(SpecialStateId::Current);
-        let done = client.at(&[], vec![open("f", BOTH, ShareDeny::empty()), write(current, 0, b"x"), read(current, 0, 9)]);
+        let done = client.at(
+            &[],
+            vec![
+                open("f", BOTH, ShareDeny::empty()),
+                write(current, 0, b"x"),
+                read(current, 0, 9),
+            ],
+        );
         assert_eq!(data(&done).0, b"x");
         let lost = client.at(&["f"], vec![read(current, 0, 9)]);
         assert_eq!(lost.status(), Err(Status::BadStateId));
@@ -80,7 +107,8 @@ fn share_reservations_keep_others_out() {
     one.at(&[], vec![open("f", BOTH, ShareDeny::WRITE)]).ok();
     let denied = two.at(&[], vec![open("f", BOTH, ShareDeny::empty())]);
     assert_eq!(denied.status(), Err(Status::ShareDenied));
-    two.at(&[], vec![open("f", ShareAccess::READ, ShareDeny::empty())]).ok();
+    two.at(&[], vec![open("f", ShareAccess::READ, ShareDeny::empty())])
+        .ok();
 }
 
 fn exclusive(verifier: u8) -> ArgOp<'static> {
@@ -137,10 +165,21 @@ fn objects_are_made_renamed_and_removed() {
                 attributes: v4::fattr::Fattr::default(),
             })
         };
-        client.at(&[], vec![make(CreateType::Directory, "d"), get(&[AttributeNumber::Type])]).ok();
+        client
+            .at(
+                &[],
+                vec![
+                    make(CreateType::Directory, "d"),
+                    get(&[AttributeNumber::Type]),
+                ],
+            )
+            .ok();
         let taken = client.at(&[], vec![make(CreateType::Directory, "d")]);
         assert_eq!(taken.status(), Err(Status::Exist));
-        let link = CreateType::Symlink(nfs_proto::Path::from(oncrpc::xdr::Gather::from_elem("to".into(), 1)));
+        let link = CreateType::Symlink(nfs_proto::Path::from(oncrpc::xdr::Gather::from_elem(
+            "to".into(),
+            1,
+        )));
         client.at(&[], vec![make(link, "l")]).ok();
         let text = client.at(&["l"], vec![ArgOp::ReadLink]);
         let ResOp::ReadLink(Ok(text)) = text.last() else {
@@ -153,7 +192,9 @@ fn objects_are_made_renamed_and_removed() {
             from: name("l"),
             to: name("m"),
         });
-        client.at(&[], vec![ArgOp::SaveFh, lookup("d"), rename]).ok();
+        client
+            .at(&[], vec![ArgOp::SaveFh, lookup("d"), rename])
+            .ok();
         let remove = |of| ArgOp::Remove(RemoveArgs { name: name(of) });
         let full = client.at(&[], vec![remove("d")]);
         assert_eq!(full.status(), Err(Status::NotEmpty));
@@ -190,7 +231,10 @@ fn attributes_that_are_set_are_told() {
             state: SpecialStateId::Anonymous.into(),
             attributes: v4::fattr::Fattr::new(&wanted).unwrap(),
         });
-        let done = client.at(&["f"], vec![set, get(&[AttributeNumber::Size, AttributeNumber::Mode])]);
+        let done = client.at(
+            &["f"],
+            vec![set, get(&[AttributeNumber::Size, AttributeNumber::Mode])],
+        );
         assert_eq!(done.attributes(), wanted);
     }
 }

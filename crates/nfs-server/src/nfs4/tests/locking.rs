@@ -41,14 +41,21 @@ fn lock_keeps_other_clients_out_until_it_is_released() {
             panic!("{refused:?}");
         };
         assert_eq!((denied.offset, denied.length), (0, 100));
-        assert_eq!((denied.kind, &*denied.owner.owner), (LockType::Write, &b"locker"[..]));
-        two.at(&["f"], vec![lock(theirs, LockType::Read, 100, 1)]).ok();
-        let tested = two.at(&["f"], vec![ArgOp::LockT(LockTArgs {
-            kind: LockType::Read,
-            offset: 0,
-            length: u64::MAX,
-            owner: StateOwner::default(),
-        })]);
+        assert_eq!(
+            (denied.kind, &*denied.owner.owner),
+            (LockType::Write, &b"locker"[..])
+        );
+        two.at(&["f"], vec![lock(theirs, LockType::Read, 100, 1)])
+            .ok();
+        let tested = two.at(
+            &["f"],
+            vec![ArgOp::LockT(LockTArgs {
+                kind: LockType::Read,
+                offset: 0,
+                length: u64::MAX,
+                owner: StateOwner::default(),
+            })],
+        );
         assert_eq!(tested.status(), Err(Status::Denied));
         let unlock = ArgOp::LockU(LockUArgs {
             kind: LockType::Write,
@@ -58,7 +65,8 @@ fn lock_keeps_other_clients_out_until_it_is_released() {
             length: u64::MAX,
         });
         one.at(&["f"], vec![unlock]).ok();
-        two.at(&["f"], vec![lock(theirs, LockType::Write, 0, 50)]).ok();
+        two.at(&["f"], vec![lock(theirs, LockType::Write, 0, 50)])
+            .ok();
     }
 }
 
@@ -67,7 +75,10 @@ fn states_are_tested_and_freed() {
     let site = Site::in_memory();
     let client = site.client(b"one");
     let open = client.open("f", BOTH).state;
-    let bad = StateId { other: [9; 12], ..open };
+    let bad = StateId {
+        other: [9; 12],
+        ..open
+    };
     let states = [open, bad];
     let test = ArgOp::TestStateId(TestStateIdArgs {
         states: Array::new(&states).unwrap(),

@@ -2,7 +2,7 @@
 
 use super::*;
 use nfs_proto::v4::directory::{ReadDirArgs, ReadDirOk};
-use nfs_proto::v4::file::{AccessArgs, Access};
+use nfs_proto::v4::file::{Access, AccessArgs};
 use nfs_proto::v4::security::{SecInfo, SecInfoStyle};
 use nfs_proto::{Cookie, CookieVerifier};
 
@@ -11,7 +11,10 @@ fn names(results: &Results) -> Vec<String> {
         panic!("{results:?}");
     };
     assert!(eof);
-    let names = entries.0.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned());
+    let names = entries
+        .0
+        .iter()
+        .map(|entry| String::from_utf8_lossy(&entry.name).into_owned());
     names.collect()
 }
 
@@ -34,7 +37,10 @@ fn path_leads_from_the_root_to_an_export() {
         let ResOp::SecInfoNoName(Ok(flavors)) = security.last() else {
             panic!("{security:?}");
         };
-        assert_eq!(flavors.flavors.iter().collect::<Vec<_>>(), [SecInfo::Flavor(1)]);
+        assert_eq!(
+            flavors.flavors.iter().collect::<Vec<_>>(),
+            [SecInfo::Flavor(1)]
+        );
 
         let wanted = [AttributeNumber::Type, AttributeNumber::FsId];
         let root = client.run(vec![ArgOp::PutRootFh, ArgOp::GetFh, get(&wanted)]);
@@ -60,7 +66,10 @@ fn directories_above_exports_are_listed_and_cannot_be_changed() {
     let site = Site::in_memory();
     let client = site.client(b"one");
     let wanted = [AttributeNumber::Type, AttributeNumber::MountedOnFileId];
-    assert_eq!(names(&client.run(vec![ArgOp::PutRootFh, list(&wanted)])), ["srv"]);
+    assert_eq!(
+        names(&client.run(vec![ArgOp::PutRootFh, list(&wanted)])),
+        ["srv"]
+    );
     let srv = client.run(vec![ArgOp::PutRootFh, lookup("srv"), list(&wanted)]);
     assert_eq!(names(&srv), ["data", "other"]);
     let remove = ArgOp::Remove(v4::directory::RemoveArgs { name: name("srv") });
@@ -87,7 +96,11 @@ fn root_of_an_export_has_the_number_that_the_directory_above_lists() {
     let ResOp::ReadDir(Ok(listed)) = listed.last() else {
         panic!("{listed:?}");
     };
-    let in_list: Vec<_> = listed.entries.0[0].attributes.iter().map(Result::unwrap).collect();
+    let in_list: Vec<_> = listed.entries.0[0]
+        .attributes
+        .iter()
+        .map(Result::unwrap)
+        .collect();
     let found = client.at(&[], vec![get(&wanted)]);
     assert_eq!(found.attributes(), in_list);
 }
@@ -100,10 +113,12 @@ fn handle_outlasts_the_compound() {
         let ResOp::GetFh(Ok(handle)) = found.last() else {
             panic!("{found:?}");
         };
-        client.run(vec![put(&handle.handle), get(&[AttributeNumber::Type])]).ok();
+        client
+            .run(vec![put(&handle.handle), get(&[AttributeNumber::Type])])
+            .ok();
         let mut bad = handle.handle.to_vec();
         bad[12] ^= 1;
-        assert_eq!(client.run(vec![put(&bad)]).status(), Err(Status::BadHandle));
+        assert_eq!(client.run(vec![put(&bad)]).status(), Err(Status::Stale));
     }
 }
 

@@ -76,7 +76,10 @@ fn job_that_its_connection_takes_along_can_be_sent_anew() {
     let mut operations = remove();
     operations.pop();
     operations.push(make());
-    assert_eq!(client.again(operations.clone()).status(), Err(Status::Delay));
+    assert_eq!(
+        client.again(operations.clone()).status(),
+        Err(Status::Delay)
+    );
     client.run(operations).ok();
 }
 
