@@ -6,3 +6,5 @@ mod callbacks;
 mod owners;
 mod records;
 mod state;
+
+pub use state::{Nfs4Settings, Nfs4State, Nfs4StateError};

@@ -583,6 +583,12 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         Ok(())
     }
 
+    /// Returns the number of sessions that were destroyed since the start. While it does not change, no request in progress has lost
+    /// its session.
+    pub fn sessions_destroyed(&self) -> u64 {
+        self.sessions.destroyed()
+    }
+
     /// Returns whether the request in a slot is being executed.
     pub fn is_in_progress(&self, session: SessionId, slot: SlotId) -> bool {
         let session = self.sessions.get(session);

@@ -154,6 +154,8 @@ pub(crate) struct Sessions {
     max: usize,
     fore: ChannelLimits,
     back: ChannelLimits,
+    /// Number of sessions that were destroyed.
+    destroyed: u64,
 }
 
 impl Sessions {
@@ -167,7 +169,12 @@ impl Sessions {
             max,
             fore,
             back,
+            destroyed: 0,
         }
+    }
+
+    pub(crate) fn destroyed(&self) -> u64 {
+        self.destroyed
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -391,6 +398,7 @@ impl Sessions {
     pub(crate) fn destroy(&mut self, id: SessionId) -> Result<(), Status> {
         let index = self.index(id)?;
         let session = self.sessions.remove(index);
+        self.destroyed += 1;
         session.slots.give_back(&mut self.budget);
         forget(&mut self.of_client, session.client, index);
         let of_address = self.of_address.get_mut(&session.address);

@@ -393,4 +393,10 @@ fn request_in_a_slot_is_in_progress_until_it_is_finished() {
     assert!(is_in_progress(&world, 0) && !is_in_progress(&world, 1) && !is_in_progress(&world, 99));
     world.server.finish(request, None);
     assert!(!is_in_progress(&world, 0));
+    let before = world.server.sessions_destroyed();
+    world
+        .server
+        .destroy_session(peer.session, &1, peer.connection)
+        .unwrap();
+    assert_eq!(world.server.sessions_destroyed(), before + 1);
 }
