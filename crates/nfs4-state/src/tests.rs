@@ -188,6 +188,7 @@ impl World {
             principal: &principal,
             connection: ConnectionId(connection),
             can_call: true,
+            minor_version: 1,
         };
         let random = &mut |bytes: &mut [u8]| self.rng.fill(bytes);
         let created = self.server.create_session(self.now, random, &call);

@@ -351,6 +351,7 @@ impl Sim {
             principal: &machine.principal,
             connection: ConnectionId(self.rng.u64(..100)),
             can_call: true,
+            minor_version: 1,
         };
         let random = &mut |bytes: &mut [u8]| self.rng.fill(bytes);
         match self.server.create_session(self.now, random, &call) {
