@@ -27,6 +27,9 @@ use std::time::{Duration, Instant};
 
 pub use files::{LockError, LockRequest, OpenRequest};
 
+/// Bytes of the reply to a SEQUENCE alone: header of RPC, status, tag, number of results, result.
+const SEQUENCE_REPLY: u32 = 24 + 4 + 4 + 4 + 8 + 36;
+
 /// Settings of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -367,6 +370,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// - `BadSession`: there is no such session.
     /// - `ConnectionNotBound`: the client insists on BIND_CONN_TO_SESSION, and this connection had none.
     /// - `TooManyOperations`, `RequestTooBig`: more than the session allows.
+    /// - `ReplyTooBigToCache`: no reply is small enough to be kept.
     /// - `BadSlot`, `BadHighSlot`: a slot that the client does not have.
     /// - `SequenceMisordered`: the sequence id is neither the last nor the next.
     /// - `SequenceFalseRetry`: another request had this sequence id.
@@ -378,6 +382,9 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         }
         if call.size > session.fore.max_request {
             return Err(Status::RequestTooBig);
+        }
+        if args.cache_this && session.fore.max_response_cached < SEQUENCE_REPLY {
+            return Err(Status::ReplyTooBigToCache);
         }
         let id = session.client;
         let client = self.clients.usable(id).expect("a session has a client");
