@@ -117,7 +117,11 @@ impl<P: Eq> Client<P> {
             return Err(Status::ClientIdInUse);
         }
         if sequence.0 == self.slot.sequence {
-            return Ok(Creation::Replay(self.slot.reply));
+            return Ok(match self.slot.reply {
+                // A retry finds its arguments too small again. A client that believes that the failure did not count may have others.
+                Err(Status::TooSmall) => Creation::New,
+                reply => Creation::Replay(reply),
+            });
         }
         if sequence.0 != self.slot.sequence.wrapping_add(1) {
             return Err(Status::SequenceMisordered);

@@ -155,8 +155,10 @@ fn create_session_is_executed_once() {
     };
     let too_small = Err(Status::TooSmall);
     assert_eq!(world.create_with(at(2), 1, 1, small), too_small);
-    assert_eq!(world.create(at(2), 1, 1), too_small, "that was the reply");
-    assert!(world.create(at(3), 1, 1).is_ok());
+    assert_eq!(world.create_with(at(2), 1, 1, small), too_small);
+    assert!(world.create_with(at(3), 1, 1, small).is_err(), "it counted");
+    assert!(world.create(at(3), 1, 1).is_ok(), "it did not");
+    assert_eq!(world.create(at(2), 1, 1), misordered);
 }
 
 #[test]
