@@ -79,8 +79,8 @@ mod write_verifier;
 
 use crate::fs::{
     Abilities, Access, Acls, Attributes, Changed, DirBudget, DirFrom, DirPage, Error, FileId,
-    FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut, Renamed, Seen, SetAcls,
-    SetAttributes, Space, Stability, Step, Time, WriteOut,
+    FileSystem, Found, HeldFile, Identity, Linked, Make, Name, OpenAccess, Outcome, ReadOut, Renamed,
+    Seen, SetAcls, SetAttributes, Space, Stability, Step, Time, WriteOut,
 };
 use crate::permission;
 use bytes::Bytes;
@@ -92,7 +92,7 @@ pub use open::OpenError;
 use open::Opening;
 use open_files::sweeper::EndSweeper;
 pub use operations::data::INLINE_WRITE;
-use operations::{acl, attributes, data, entries, listing, make, root};
+use operations::{acl, attributes, data, entries, held, listing, make, root};
 pub use options::{Changes, Handles, LocalFsOptions};
 use rustix::fd::AsFd;
 use std::collections::HashSet;
@@ -252,6 +252,18 @@ impl FileSystem for LocalFs {
                 attributes: Some(attributes),
                 result: Ok(granted),
             })
+        })
+    }
+
+    fn open(
+        &self,
+        who: &Identity,
+        file: FileId,
+        access: OpenAccess,
+    ) -> Outcome<Result<Arc<dyn HeldFile>, Error>> {
+        let who = who.clone();
+        self.run(file, move |layers, pace| {
+            held::open(layers, &who, file, access, pace)
         })
     }
 

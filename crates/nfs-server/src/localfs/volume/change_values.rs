@@ -319,7 +319,9 @@ impl Coarse {
     /// Returns the value of a state that was looked at after `now`, if it is settled.
     fn settled(&self, ctime: Time, now: u64) -> Option<u64> {
         let settled = ctime.as_change().checked_add(self.margin())?;
-        (now > settled && !self.is_repeated(ctime.as_change())).then_some(settled)
+        // A later change has a later ctime than that.
+        let later = settled.checked_add(self.steps.grain)?;
+        (now >= later && !self.is_repeated(ctime.as_change())).then_some(settled)
     }
 
     /// Returns the value of a state that was looked at after `now`, with the number of changes through this server that led to it, if

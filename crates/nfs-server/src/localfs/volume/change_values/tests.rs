@@ -271,6 +271,18 @@ fn settled_state_keeps_its_value_over_a_restart() {
     }
 }
 
+/// As ext4 with small inodes.
+#[test]
+fn change_in_the_second_in_which_the_one_before_settles_has_a_later_value() {
+    let world = World::new(SECOND, false);
+    world.change();
+    world.pass(2 * SECOND + SECOND / 2);
+    world.look();
+    world.change();
+    world.pass(SECOND);
+    world.look();
+}
+
 #[test]
 fn local_change_within_the_tick_is_told_by_the_next_look() {
     let world = World::new(1, false);
