@@ -18,9 +18,9 @@ pub use attributes::{
 };
 pub use error::Error;
 pub use file_id::FileId;
+pub(crate) use held::Unheld;
 pub use held::{ByteRange, HeldFile, LocalLock, LockFile, LockMode, OpenAccess};
 pub use name::{MAX_NAME, Name, Step};
-pub(crate) use held::Unheld;
 pub(crate) use outcome::{Change, Failed};
 pub use outcome::{Changed, Deferred, Linked, Outcome, Renamed, Seen, Then};
 

@@ -5,7 +5,7 @@
 //! nothing that is not in the exported file system. It may call the [`Volume`], and knows neither
 //! handles nor callers: how a file is found, and who may use it, is for the layers above.
 //!
-//! **Idle files are closed** (`idle.rs`).
+//! **Idle files are closed** (`idle.rs`), and files that clients hold open are not (`held.rs`).
 
 mod cache;
 pub(in crate::localfs) mod held;

@@ -164,7 +164,8 @@ impl Volume {
         changing: (&Changing<'_>, During),
     ) -> Result<Attributes, Errno> {
         let alone = self.closed.load(Relaxed);
-        self.changes.during(alone, changing, || sys::attributes(&fd))
+        self.changes
+            .during(alone, changing, || sys::attributes(&fd))
     }
 
     /// Returns the state of a file.

@@ -68,7 +68,9 @@ impl Cache {
     /// Holds a file once more. No other one is held with its key.
     pub(super) fn hold(&mut self, node: &Arc<Node>) {
         node.holds.fetch_add(1, Relaxed);
-        self.held.entry(node.key).or_insert_with(|| Arc::clone(node));
+        self.held
+            .entry(node.key)
+            .or_insert_with(|| Arc::clone(node));
     }
 
     /// Ends one hold of a file; returns whether it was the last.

@@ -125,10 +125,7 @@ impl Drop for CountedDescriptor {
 
 /// Opens the file of a node for locks, with the rights of this process: for reading and writing if it may, as each kind of lock needs
 /// one of the two.
-pub(super) fn open_for_locks(
-    files: &OpenFiles,
-    node: &Node,
-) -> Result<rustix::fd::OwnedFd, Error> {
+pub(super) fn open_for_locks(files: &OpenFiles, node: &Node) -> Result<rustix::fd::OwnedFd, Error> {
     let open = |flags| files.volume.proc.reopen(node.path.as_fd(), flags);
     let opened = match open(OFlags::RDWR) {
         Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY) => {

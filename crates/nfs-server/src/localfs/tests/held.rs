@@ -27,9 +27,8 @@ impl Program {
             l_type: kind.try_into().unwrap(),
             l_whence: libc::SEEK_SET.try_into().unwrap(),
             l_start: range.first.try_into().unwrap(),
-            l_len: i64::try_from(range.last).map_or(0, |last| {
-                last - i64::try_from(range.first).unwrap() + 1
-            }),
+            l_len: i64::try_from(range.last)
+                .map_or(0, |last| last - i64::try_from(range.first).unwrap() + 1),
             l_pid: 0,
         }
     }
@@ -72,7 +71,10 @@ fn local_programs_and_clients_see_the_locks_of_each_other() {
             mode: exclusive,
         };
         assert_eq!(client.lock(WHOLE, exclusive), Ok(Some(found)));
-        assert_eq!(client.lock(bytes(19, 30), LockMode::Shared), Ok(Some(found)));
+        assert_eq!(
+            client.lock(bytes(19, 30), LockMode::Shared),
+            Ok(Some(found))
+        );
         // A lock of an open file description may be one of another owner.
         let tested = is_tested.then_some(found);
         assert_eq!(client.test(bytes(0, 10), LockMode::Shared), Ok(tested));
@@ -253,7 +255,9 @@ fn files_and_locks_that_clients_keep_are_bounded() {
     for n in 0..20 {
         export.write(&format!("{n}"), "data");
     }
-    let mut held: Vec<_> = (0..5).map(|n| export.hold(&n.to_string()).unwrap()).collect();
+    let mut held: Vec<_> = (0..5)
+        .map(|n| export.hold(&n.to_string()).unwrap())
+        .collect();
     // Each of them once more takes no descriptor.
     held.extend((0..5).map(|n| export.hold(&n.to_string()).unwrap()));
     let locks = held[0].open_for_locks().wait().unwrap();
@@ -316,8 +320,10 @@ fn states_are_told_apart_where_times_are_coarse() {
                 export.write("f", "");
             }
             _ => {
-                let set = SetAttributes::mode(0o600 | n % 8);
-                let set = export.fs().set_attributes(&Identity::root(), file, set, None);
+                let set = SetAttributes::mode(0o600 | (n % 8));
+                let set = export
+                    .fs()
+                    .set_attributes(&Identity::root(), file, set, None);
                 set.wait().result.unwrap();
             }
         }

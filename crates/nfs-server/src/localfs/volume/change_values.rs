@@ -139,10 +139,7 @@ impl ChangeValues {
         let value = match coarse.settled(found.ctime, now) {
             Some(value) => value,
             None => {
-                let so_far = || {
-                    self.in_flight
-                        .so_far(found.fileid, found.is_directory())
-                };
+                let so_far = || self.in_flight.so_far(found.fileid, found.is_directory());
                 let before = so_far();
                 seen = look()?;
                 let changes = before.settled().filter(|_| so_far() == before);
@@ -188,7 +185,8 @@ impl ChangeValues {
     }
 }
 
-/// Returns the clock by which the kernel gives ctimes, and one that is not set, in nanoseconds.
+/// Returns the clock by which the kernel gives ctimes, and one that is not set, in nanoseconds. Their difference changes only when the
+/// former is set.
 fn clock() -> (u64, u64) {
     let nanos = |id| {
         let now = rustix::time::clock_gettime(id);
@@ -198,10 +196,16 @@ fn clock() -> (u64, u64) {
         }
         .as_change()
     };
-    (
-        nanos(ClockId::RealtimeCoarse),
-        nanos(ClockId::MonotonicCoarse),
-    )
+    let mut steady = nanos(ClockId::MonotonicCoarse);
+    loop {
+        let now = nanos(ClockId::RealtimeCoarse);
+        let again = nanos(ClockId::MonotonicCoarse);
+        // Both are of one tick.
+        if again == steady {
+            return (now, steady);
+        }
+        steady = again;
+    }
 }
 
 /// Returns the tick of the kernel's clock in nanoseconds.
@@ -283,9 +287,7 @@ impl Coarse {
     fn now(&self) -> u64 {
         let (now, steady) = (self.clock)();
         let ahead = now.wrapping_sub(steady);
-        let moved = ahead.wrapping_sub(self.ahead.load(Relaxed)).cast_signed();
-        // The two are not read at the same time.
-        if moved.unsigned_abs() > self.steps.tick {
+        if ahead != self.ahead.load(Relaxed) {
             self.note_setting(now, ahead);
         }
         if self.latest.load(Relaxed) < now {

@@ -64,7 +64,11 @@ pub(in crate::localfs) struct InFlight {
 
 impl Default for InFlight {
     fn default() -> Self {
-        let all = |len| std::iter::repeat_with(Overlaps::default).take(len).collect();
+        let all = |len| {
+            std::iter::repeat_with(Overlaps::default)
+                .take(len)
+                .collect()
+        };
         Self {
             directories: all(DIRECTORIES),
             files: all(FILES),
