@@ -4,7 +4,7 @@ use super::{Error, Outcome};
 use std::sync::Arc;
 
 bitflags::bitflags! {
-    /// Access for which a client opens a file.
+    /// Uses for which a client opens a file.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct OpenAccess: u32 {
         /// Reading.

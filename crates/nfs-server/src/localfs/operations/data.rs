@@ -95,7 +95,7 @@ pub(in crate::localfs) fn begin_read(
 /// Checks that the caller may read data. The owner of a file may read and write it whatever its
 /// mode, and whoever may execute it may read it (RFC 1813 §4.4): the client's open is unknown
 /// here, and may have been before a change of mode.
-fn check_read(
+pub(super) fn check_read(
     layers: &Layers,
     who: &Identity,
     node: &Node,
@@ -112,7 +112,7 @@ fn check_read(
 }
 
 /// Checks that the caller may write data, as its owner may whatever its mode (RFC 1813 §4.4).
-fn check_write(
+pub(super) fn check_write(
     layers: &Layers,
     who: &Identity,
     node: &Node,

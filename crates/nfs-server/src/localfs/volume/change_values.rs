@@ -185,7 +185,8 @@ impl ChangeValues {
     }
 }
 
-/// Returns the clock by which the kernel gives ctimes, and one that is not set, in nanoseconds.
+/// Returns the clock by which the kernel gives ctimes, and one that is not set, in nanoseconds. Their difference changes only when the
+/// former is set.
 fn clock() -> (u64, u64) {
     let nanos = |id| {
         let now = rustix::time::clock_gettime(id);
@@ -195,10 +196,16 @@ fn clock() -> (u64, u64) {
         }
         .as_change()
     };
-    (
-        nanos(ClockId::RealtimeCoarse),
-        nanos(ClockId::MonotonicCoarse),
-    )
+    let mut steady = nanos(ClockId::MonotonicCoarse);
+    loop {
+        let now = nanos(ClockId::RealtimeCoarse);
+        let again = nanos(ClockId::MonotonicCoarse);
+        // Both are of one tick.
+        if again == steady {
+            return (now, steady);
+        }
+        steady = again;
+    }
 }
 
 /// Returns the tick of the kernel's clock in nanoseconds.
@@ -280,9 +287,7 @@ impl Coarse {
     fn now(&self) -> u64 {
         let (now, steady) = (self.clock)();
         let ahead = now.wrapping_sub(steady);
-        let moved = ahead.wrapping_sub(self.ahead.load(Relaxed)).cast_signed();
-        // The two are not read at the same time.
-        if moved.unsigned_abs() > self.steps.tick {
+        if ahead != self.ahead.load(Relaxed) {
             self.note_setting(now, ahead);
         }
         if self.latest.load(Relaxed) < now {
@@ -316,7 +321,9 @@ impl Coarse {
     /// Returns the value of a state that was looked at after `now`, if it is settled.
     fn settled(&self, ctime: Time, now: u64) -> Option<u64> {
         let settled = ctime.as_change().checked_add(self.margin())?;
-        (now > settled && !self.is_repeated(ctime.as_change())).then_some(settled)
+        // A later change has a later ctime than that.
+        let later = settled.checked_add(self.steps.grain)?;
+        (now >= later && !self.is_repeated(ctime.as_change())).then_some(settled)
     }
 
     /// Returns the value of a state that was looked at after `now`, with the number of changes through this server that led to it, if
