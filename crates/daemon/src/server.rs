@@ -17,6 +17,7 @@ pub mod plan;
 mod running;
 pub mod settings;
 mod state;
+mod tcp_server;
 mod users;
 
 pub use configuration::Configuration;

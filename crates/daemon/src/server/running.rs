@@ -8,6 +8,7 @@ use super::mount_server::MountServer;
 use super::observed::{CountedPrograms, Observed};
 use super::plan::Plan;
 use super::state;
+use super::tcp_server::{TcpServer, Terms};
 use super::users;
 use crate::capacity::Capacity;
 use crate::guard::Guarded;
@@ -20,7 +21,7 @@ use crate::reports::{ReportPlaces, Reports};
 use crate::systemd;
 use buffer::Pool;
 use nfs_server::{Changes, Exports, LocalFs, LocalFsOptions, Mount3, Nfs3, NfsAcl3};
-use oncrpc::{Connections, LocalUsers, Programs, Service};
+use oncrpc::{Connections, Programs, Service};
 use printing::units;
 use rpc_serving::warnings::WARNING_PERIOD;
 use rpcrdma::any::{ListenError, Listeners, Over, Providers};
@@ -40,6 +41,10 @@ pub struct ServerOptions {
     pub listen: Vec<SocketAddr>,
     /// Name of the sockets of the service manager at these addresses, if the provider listens with such.
     pub rdma_socket: Option<&'static str>,
+    /// Addresses of TCP without RDMA.
+    pub tcp: Vec<SocketAddr>,
+    /// Sockets of the service manager for that, each with its address. If there are any, they take the place of `tcp`.
+    pub tcp_sockets: Vec<(SocketAddr, TcpListener)>,
     /// Addresses of MOUNT over TCP: one at least. Port 0 is any free port, the same at all of them.
     pub mount: Vec<SocketAddr>,
     /// Sockets of the service manager for MOUNT, each with its address. If there are any, they take the place of `mount`.
@@ -63,12 +68,21 @@ pub struct ServerOptions {
     pub metrics_setting: String,
 }
 
+impl ServerOptions {
+    /// The hosts that clients connect to.
+    pub(super) fn hosts(&self) -> Vec<IpAddr> {
+        let all = self.listen.iter().chain(&self.tcp);
+        all.map(SocketAddr::ip).collect()
+    }
+}
+
 /// A running server. [`run`](Self::run) serves it, and [`shutdown`](Self::shutdown) ends it.
 pub struct RunningServer {
     pub(super) server: Server,
     pub(super) exports: LiveExports,
     pub(super) mount_service: Mount3,
     pub(super) reports: Reports<Observed>,
+    pub(super) tcp: Option<TcpServer>,
     mount: MountServer,
     registered: Option<Registered>,
     listening: Listening,
@@ -85,7 +99,12 @@ impl RunningServer {
     /// If an export that has to be there cannot be served, or an address, a socket or rpcbind cannot be used.
     pub async fn start(options: ServerOptions, providers: Providers) -> anyhow::Result<Self> {
         let (state_dir, key) = state::open(options.state_dir.as_deref())?;
-        let (mut config, capacity) = limited(options.transport, &providers, options.listen.len());
+        let hosts = options.hosts();
+        let (mut config, capacity) = limited(
+            options.transport,
+            &providers,
+            options.listen.len() + options.tcp.len(),
+        );
         if let Some(warning) = capacity.warning() {
             tracing::warn!(target: "serve", "{warning}");
         }
@@ -99,7 +118,6 @@ impl RunningServer {
         };
         let live = LiveExports::open(Exports::new(key), options.exports, how).await?;
         let exports = live.exports.clone();
-        let hosts: Vec<IpAddr> = options.listen.iter().map(|addr| addr.ip()).collect();
         advice::warn(live.plans(), live.addresses(), &hosts);
 
         // Of exports that are not there it is not known.
@@ -108,11 +126,13 @@ impl RunningServer {
         config.local_users = Some(Arc::clone(&local_users));
         let connections = Connections::default();
         config.connections = Some(connections.clone());
-        let programs = programs(&exports, options.trust, pool, connections);
+        let programs = programs(&exports, options.trust, pool.clone(), connections);
         let service = Programs::new()
             .with(programs.acl.clone())
             .with(programs.nfs.clone())
             .with(programs.mount.clone());
+        let service: Arc<dyn Service> = Arc::new(service);
+        let of_tcp = (Terms::from(&config), pool);
         let limits = describe_limits(&config, &capacity);
         let over_devices = providers.over() == Over::Devices;
         let Listeners {
@@ -122,26 +142,40 @@ impl RunningServer {
         } = listen_over(
             providers,
             &options.listen,
-            (Arc::new(service), config),
+            (Arc::clone(&service), config),
             (&exports, options.trust),
         )
         .await?;
+        let tcp = TcpServer::start(
+            &options.tcp,
+            options.tcp_sockets,
+            of_tcp,
+            &server,
+            service,
+            exports.clone(),
+        )?;
         let mount_service = programs.mount.clone();
         let mount = MountServer::start(
             &options.mount,
             options.mount_sockets,
             mount_service.clone(),
             exports,
-            Some(local_users as Arc<dyn LocalUsers>),
+            Some(local_users),
         )
         .await?;
-        let registrable = options.rpcbind.then(|| addrs.clone());
-        let listening =
-            Listening::new(addrs, over_devices, devices.listening).with_socket(options.rdma_socket);
+        let over_tcp = tcp.as_ref().map_or(Vec::new(), |tcp| tcp.addrs.clone());
+        let tcp_is_adopted = tcp.as_ref().is_some_and(|tcp| tcp.is_adopted);
+        let registrable = options.rpcbind.then(|| (addrs.clone(), over_tcp.clone()));
+        let listening = Listening::new(addrs, over_devices, devices.listening)
+            .with_socket(options.rdma_socket)
+            .with_tcp(over_tcp, tcp_is_adopted.then_some(systemd::TCP_SOCKET));
         let mount_socket = mount.is_adopted.then_some(systemd::MOUNT_SOCKET);
         log_sockets(&listening, (&mount.addrs, mount_socket));
         let observed = Observed::new(
-            server.monitor(),
+            (
+                server.monitor(),
+                tcp.as_ref().map(|tcp| tcp.monitor.clone()),
+            ),
             programs,
             listening.clone(),
             (mount.addrs.clone(), mount_socket),
@@ -156,7 +190,7 @@ impl RunningServer {
         .await?;
         // Last of all: registrations of a server that does not start would stay.
         let registered = match registrable {
-            Some(listens_at) => Some(register(&listens_at, &mount.addrs).await?),
+            Some((rdma, tcp)) => Some(register(&rdma, &tcp, &mount.addrs).await?),
             None => None,
         };
         Ok(Self {
@@ -167,6 +201,7 @@ impl RunningServer {
             exports: live,
             mount_service,
             reports,
+            tcp,
             mount,
             registered,
             listening,
@@ -219,7 +254,12 @@ impl RunningServer {
         if let Some(registered) = self.registered {
             registered.remove().await;
         }
-        let (stats, ()) = tokio::join!(self.server.shutdown(), self.mount.stop());
+        let tcp = async {
+            if let Some(tcp) = self.tcp {
+                tcp.stop().await;
+            }
+        };
+        let (stats, (), ()) = tokio::join!(self.server.shutdown(), tcp, self.mount.stop());
         tracing::debug!(?stats, "served");
     }
 }
@@ -289,19 +329,25 @@ fn programs(
 }
 
 /// Registers with rpcbind.
-async fn register(listens_at: &[SocketAddr], mount: &[SocketAddr]) -> anyhow::Result<Registered> {
-    if let Some(warning) = registration::ports_not_registered(listens_at) {
+async fn register(
+    rdma: &[SocketAddr],
+    tcp: &[SocketAddr],
+    mount: &[SocketAddr],
+) -> anyhow::Result<Registered> {
+    for warning in registration::ports_not_registered(rdma, tcp) {
         tracing::warn!(target: "serve", "{warning}");
     }
-    Registered::of(&registration::entries(listens_at, mount)).await
+    Registered::of(&registration::entries(rdma, tcp, mount)).await
 }
 
 /// Logs the sockets of the service manager that are used.
 fn log_sockets(listening: &Listening, (mount, mount_socket): (&[SocketAddr], Option<&str>)) {
     let rdma = listening.asked.iter();
     let rdma = rdma.map(|address| (listening.socket, address));
+    let tcp = listening.tcp.iter();
+    let tcp = tcp.map(|address| (listening.tcp_socket, address));
     let mount = mount.iter().map(|address| (mount_socket, address));
-    for (socket, address) in rdma.chain(mount) {
+    for (socket, address) in rdma.chain(tcp).chain(mount) {
         if let Some(socket) = socket {
             tracing::info!(target: "serve", socket, %address, "listens at a socket of the service manager");
         }

@@ -5,7 +5,7 @@ use crate::clients::Clients;
 use crate::config::connections::ConnectionSettings;
 use crate::config::keys::{Key, number, path};
 use crate::config::words::word;
-use crate::listen;
+use crate::listen::{self, TcpAddress};
 use crate::reports::ReportPlaces;
 use nfs_proto::{MOUNT_PORT, NFS_RDMA_PORT};
 use nfs_server::Changes;
@@ -22,6 +22,8 @@ pub const MAX_THREADS: i64 = 256;
 pub struct ServerSettings {
     /// Addresses of RPC-over-RDMA.
     pub listen: Vec<SocketAddr>,
+    /// Addresses of TCP without RDMA.
+    pub tcp: Vec<TcpAddress>,
     /// TCP port of MOUNT, at the same hosts; 0 is any free port.
     pub mount_port: u16,
     /// Clients of exports that name none; this machine if there are none, and no other one can connect.
@@ -52,6 +54,7 @@ impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_RDMA_PORT))],
+            tcp: Vec::new(),
             mount_port: MOUNT_PORT,
             allow: Vec::new(),
             trust: Trust::default(),
@@ -76,6 +79,9 @@ impl ServerSettings {
                 settings.listen = listen;
             })
             .with_default(),
+            Key::list("tcp", str::parse, |settings: &mut Self, tcp| {
+                settings.tcp = tcp;
+            }),
             Key::value(
                 "mount_port",
                 number(0..=65_535),
