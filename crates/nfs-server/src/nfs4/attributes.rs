@@ -8,7 +8,7 @@ mod tests;
 mod values;
 
 pub(super) use changes::{Changes, Purpose, changes};
-pub(super) use support::{Needs, Support, bound, check_get, needs, supported};
+pub(super) use support::{Needs, Support, bound, check_get, needs};
 pub(super) use values::{ServerValues, Subject, same, write_attributes};
 
 /// Nanoseconds of a second.
