@@ -10,7 +10,7 @@ use super::lock_file::OfdLocks;
 use super::node::Node;
 use crate::fs::{Error, HeldFile, LockFile, Outcome, Unheld};
 use crate::localfs::sys::Try;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl Drop for CountedDescriptor {
 
 /// Opens the file of a node for locks, with the rights of this process: for reading and writing if it may, as each kind of lock needs
 /// one of the two.
-pub(super) fn open_for_locks(files: &OpenFiles, node: &Node) -> Result<rustix::fd::OwnedFd, Error> {
+pub(super) fn open_for_locks(files: &OpenFiles, node: &Node) -> Result<OwnedFd, Error> {
     let open = |flags| files.volume.proc.reopen(node.path.as_fd(), flags);
     let opened = match open(OFlags::RDWR) {
         Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY) => {

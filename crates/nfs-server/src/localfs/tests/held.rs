@@ -337,6 +337,36 @@ fn states_are_told_apart_where_times_are_coarse() {
     }
 }
 
+/// So a client that creates many files takes all changes of the directory for its own.
+fn changes_of_a_directory_follow_each_other_without_a_gap_where_no_local_user_can_reach_it() {
+    let mut export = Export::in_memory();
+    export.restart_with(|opening| {
+        let in_flight = Arc::clone(opening.volume.changes.in_flight());
+        opening.volume.changes = ChangeValues::coarsely(in_flight);
+        opening.volume.memory = true;
+        opening.volume.look_who_can_reach();
+    });
+    let opened = sys::coarse_now();
+    while sys::coarse_now() <= opened {
+        std::hint::spin_loop();
+    }
+    let make = |n: u32| {
+        let (name, root) = (n.to_string(), export.fs().root());
+        let name = Name::new(name.as_bytes()).unwrap();
+        let made = export.fs().make(&Identity::root(), root, name, file(0o644));
+        let wcc = made.wait().wcc;
+        (wcc.before.unwrap().change, wcc.after.unwrap().change)
+    };
+    let mut last = make(0).1;
+    for n in 1..300 {
+        let (before, after) = make(n);
+        // It settles if the test is held up for some ticks, which have up to 10 ms.
+        assert!(before.abs_diff(last) <= 2 * 10_000_000);
+        assert_ne!(before, after);
+        last = after;
+    }
+}
+
 in_both_ways! {
     local_programs_and_clients_see_the_locks_of_each_other
     locks_are_raised_and_lowered_and_end_with_their_owner
@@ -347,4 +377,5 @@ in_both_ways! {
     files_and_locks_that_clients_keep_are_bounded
     holds_of_one_file_come_and_go_at_the_same_time
     states_are_told_apart_where_times_are_coarse
+    changes_of_a_directory_follow_each_other_without_a_gap_where_no_local_user_can_reach_it
 }

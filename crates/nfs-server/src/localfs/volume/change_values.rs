@@ -15,8 +15,8 @@
 //!   its own, also if nothing happened; as has one while changes by clients are in flight.
 //! - In between only changes by clients can have this ctime, such as a write that takes long. The value is *c* with the number of
 //!   those changes, which each of them raises. If no other user of this machine can reach the export, this holds for the first tick too.
-//! - A state that is younger than the export, and not settled, may have been told by the run before, whose numbers are lost: each look
-//!   has a value of its own.
+//! - A state from before the export was opened that is not settled yet may have been told by the run before, whose numbers are lost:
+//!   each look has a value of its own.
 //! - If the clock is set back, ctimes come for a second time. States with those have values of their own at each look until they
 //!   change again, as long as this run lasts. Of what was told before it, only a state with the same nanosecond could be mistaken.
 //!
