@@ -1,5 +1,6 @@
 //! Tests of attributes: values by octets, and what holds for every set of attributes.
 
+use super::support::supported;
 use super::*;
 use crate::fs::{
     self, Abilities, Acl, AclEntry, AclWho, Acls, FileKind, SetAcl, SetAttributes, Space,
