@@ -3,6 +3,7 @@
 mod advice;
 mod allowed;
 pub mod check;
+mod clients4;
 pub mod configuration;
 mod export_changes;
 pub mod exports;

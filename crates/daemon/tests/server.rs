@@ -45,6 +45,7 @@ async fn serve(dir: &Path, state: &Path) -> RunningServer {
         },
         changes: Changes::Durable,
         state_dir: Some(state.to_owned()),
+        lease: Duration::from_secs(90),
         rpcbind: false,
         transport: ServerConfig::default(),
         reports: ReportPlaces {

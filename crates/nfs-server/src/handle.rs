@@ -253,7 +253,7 @@ fn open_directory(state_dir: &Path, path: &Path) -> Result<OwnedFd, KeyError> {
 }
 
 /// Whether the owner of a file is trusted: the user who runs the server, or root.
-fn is_trusted(owner: u32, own: u32) -> bool {
+pub(crate) fn is_trusted(owner: u32, own: u32) -> bool {
     owner == 0 || owner == own
 }
 

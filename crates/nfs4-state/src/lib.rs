@@ -91,7 +91,8 @@
 //!     callback_security: Default::default(),
 //! };
 //! let connection = ConnectionId(1);
-//! let call = CreateCall { args: &args, principal: exchange.principal, connection, can_call: true };
+//! let principal = exchange.principal;
+//! let call = CreateCall { args: &args, principal, connection, can_call: true, minor_version: 2 };
 //! let session = server.create_session(now, &mut random, &call)?;
 //!
 //! let args = SequenceArgs {
@@ -157,7 +158,10 @@ pub use server::{
     CallbackPath, Completed, Config, CreateCall, Demand, LockError, LockRequest, OpenRequest,
     Request, SequenceCall, Sequenced, Server, Usage,
 };
-pub use session::{ChannelLimits, ConnectionId, RequestDigest};
+pub use session::{
+    CallbackCredential, CallbackResult, CallbackSlot, ChannelLimits, ConnectionId, RequestDigest,
+    SysCallbackCredential,
+};
 pub use state::{Denied, Locker};
 
 /// A source of bytes that nobody can guess: client ids, session ids and state ids are made of them.

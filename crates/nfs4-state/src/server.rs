@@ -8,20 +8,27 @@ use crate::client::{Client, Clients, Creation, Decision, ExchangeCall, Exchanged
 use crate::grace::{Grace, Recorded, Ticket};
 use crate::lease::Leases;
 use crate::limits::Limits;
-use crate::session::{ChannelLimits, ConnectionId, Place, RequestDigest, Sessions, Wishes};
+use crate::session::{
+    CallbackCredential, CallbackResult, CallbackSettings, CallbackSlot, ChannelLimits,
+    ConnectionId, Place, RequestDigest, Sessions, Wishes,
+};
 use crate::state::States;
 use bytes::Bytes;
+use nfs_proto::v4::security::CallbackSecurities;
 use nfs_proto::v4::session::{
     BindConnToSessionArgs, BindConnToSessionOk, ChannelAttributes, CreateSessionArgs,
     CreateSessionFlags, CreateSessionOk, SequenceArgs, SequenceOk, SequenceStatus,
 };
-use nfs_proto::v4::{ClientId, SessionId, StateId, Status};
+use nfs_proto::v4::{ClientId, SessionId, SlotId, StateId, Status};
 use std::collections::VecDeque;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use files::{LockError, LockRequest, OpenRequest};
+
+/// Bytes of the reply to a SEQUENCE alone: header of RPC, status, tag, number of results, result.
+const SEQUENCE_REPLY: u32 = 24 + 4 + 4 + 4 + 8 + 36;
 
 /// Settings of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +88,8 @@ pub struct CreateCall<'a, P> {
     pub connection: ConnectionId,
     /// Whether callbacks can be sent on it.
     pub can_call: bool,
+    /// Minor version of the COMPOUND: that of the session's callbacks.
+    pub minor_version: u32,
 }
 
 /// Answer to a RECLAIM_COMPLETE.
@@ -131,9 +140,15 @@ pub struct Request {
     session: SessionId,
     cache_this: bool,
     result: SequenceOk,
+    fore: ChannelAttributes,
 }
 
 impl Request {
+    /// Returns what the session has agreed on for requests and replies.
+    pub fn fore(&self) -> &ChannelAttributes {
+        &self.fore
+    }
+
     /// Returns the client.
     pub fn client(&self) -> ClientId {
         self.client
@@ -151,7 +166,7 @@ impl Request {
 }
 
 /// A way for callbacks to a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallbackPath {
     /// The session.
     pub session: SessionId,
@@ -159,6 +174,10 @@ pub struct CallbackPath {
     pub connection: ConnectionId,
     /// Program number.
     pub program: u32,
+    /// Minor version.
+    pub minor_version: u32,
+    /// Credential of the calls.
+    pub credential: CallbackCredential,
     /// Limits.
     pub attributes: ChannelAttributes,
 }
@@ -309,7 +328,11 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         let wishes = Wishes {
             fore: args.fore,
             back: args.back,
-            callback_program: args.callback_program,
+            callback_settings: CallbackSettings {
+                program: args.callback_program,
+                minor_version: call.minor_version,
+                credential: CallbackCredential::of(&args.callback_security),
+            },
             callbacks: args.flags.contains(CreateSessionFlags::CONN_BACK_CHAN) && call.can_call,
             address: client.address,
         };
@@ -347,6 +370,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// - `BadSession`: there is no such session.
     /// - `ConnectionNotBound`: the client insists on BIND_CONN_TO_SESSION, and this connection had none.
     /// - `TooManyOperations`, `RequestTooBig`: more than the session allows.
+    /// - `ReplyTooBigToCache`: no reply is small enough to be kept.
     /// - `BadSlot`, `BadHighSlot`: a slot that the client does not have.
     /// - `SequenceMisordered`: the sequence id is neither the last nor the next.
     /// - `SequenceFalseRetry`: another request had this sequence id.
@@ -359,6 +383,9 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         if call.size > session.fore.max_request {
             return Err(Status::RequestTooBig);
         }
+        if args.cache_this && session.fore.max_response_cached < SEQUENCE_REPLY {
+            return Err(Status::ReplyTooBigToCache);
+        }
         let id = session.client;
         let client = self.clients.usable(id).expect("a session has a client");
         let must_be_bound = client.protection.is_some();
@@ -368,6 +395,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         }
         renew(client, &mut self.leases, now, self.config.lease);
         let session = self.sessions.get(args.session)?;
+        let fore = session.fore;
         let (highest_slot, target_highest_slot) = session.highest_slots();
         let result = SequenceOk {
             session: args.session,
@@ -383,6 +411,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
                 session: args.session,
                 cache_this: args.cache_this,
                 result,
+                fore,
             }),
             Place::Replay(reply) => Sequenced::Replay(reply),
             Place::Uncached => Sequenced::Uncached(result),
@@ -398,10 +427,10 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     fn status(&self, id: SessionId) -> Result<SequenceStatus, Status> {
         let session = self.sessions.get(id)?;
         let mut status = SequenceStatus::empty();
-        if session.wants_callbacks && session.back_connection().is_none() {
+        if session.wants_callbacks && !session.has_back_connection() {
             status |= SequenceStatus::CB_PATH_DOWN_SESSION;
             let mut sessions = self.sessions.of(session.client);
-            if sessions.all(|session| session.back_connection().is_none()) {
+            if sessions.all(|session| !session.has_back_connection()) {
                 status |= SequenceStatus::CB_PATH_DOWN;
             }
         }
@@ -511,16 +540,74 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         self.sessions.disconnect(connection);
     }
 
-    /// Returns the ways for callbacks to a client, one for each session that has one.
+    /// Returns the ways for callbacks to a client: one for each connection of a back channel. Those of one session follow each
+    /// other. A session whose back channel is lost, or that has no credential which can be used, has none.
     pub fn callback_paths(&self, client: ClientId) -> impl Iterator<Item = CallbackPath> {
-        self.sessions.of(client).filter_map(|session| {
-            Some(CallbackPath {
-                session: session.id(),
-                connection: session.back_connection()?,
-                program: session.callback_program,
-                attributes: session.back,
+        let sessions = self.sessions.of(client);
+        let sessions = sessions.filter(|session| !session.is_faulty);
+        sessions.flat_map(|session| {
+            let settings = &session.callbacks;
+            let credential = settings.credential.as_ref().into_iter();
+            credential.flat_map(move |credential| {
+                session
+                    .back_connections()
+                    .map(move |connection| CallbackPath {
+                        session: session.id(),
+                        connection,
+                        program: settings.program,
+                        minor_version: settings.minor_version,
+                        credential: credential.clone(),
+                        attributes: session.back,
+                    })
             })
         })
+    }
+
+    /// Takes the slot of a session's back channel for a callback, until [`end_callback`](Self::end_callback). Only slot 0 is used. `None`
+    /// if the session is gone, its back channel is lost, or another callback is on its way.
+    pub fn begin_callback(&mut self, session: SessionId) -> Option<CallbackSlot> {
+        let session = self.sessions.get_mut(session).ok()?;
+        match session.is_faulty {
+            true => None,
+            false => session.back_slot.begin(),
+        }
+    }
+
+    /// Returns the slot of a callback. If the client executed it, its lease is renewed (RFC 8881 §20.9.3). If that is not known, the
+    /// server has lost its place in the back channel, as by [`set_backchannel_fault`](Self::set_backchannel_fault).
+    ///
+    /// # Errors
+    ///
+    /// `BadSession`: the session is gone.
+    pub fn end_callback(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        result: CallbackResult,
+    ) -> Result<(), Status> {
+        let session = self.sessions.get_mut(session)?;
+        session.back_slot.end(result);
+        match result {
+            CallbackResult::Executed => {
+                let client = self.clients.usable(session.client)?;
+                renew(client, &mut self.leases, now, self.config.lease);
+            }
+            CallbackResult::NotExecuted => {}
+            CallbackResult::Unknown => session.is_faulty = true,
+        }
+        Ok(())
+    }
+
+    /// Returns the number of sessions that were destroyed since the start. While it does not change, no request in progress has lost
+    /// its session.
+    pub fn sessions_destroyed(&self) -> u64 {
+        self.sessions.destroyed()
+    }
+
+    /// Returns whether the request in a slot is being executed.
+    pub fn is_in_progress(&self, session: SessionId, slot: SlotId) -> bool {
+        let session = self.sessions.get(session);
+        session.is_ok_and(|session| session.is_in_progress(slot))
     }
 
     /// Sets the program number of a session's callbacks (BACKCHANNEL_CTL, RFC 8881 §18.33).
@@ -529,7 +616,22 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     ///
     /// `BadSession`: there is no such session.
     pub fn set_callback_program(&mut self, session: SessionId, program: u32) -> Result<(), Status> {
-        self.sessions.get_mut(session)?.callback_program = program;
+        self.sessions.get_mut(session)?.callbacks.program = program;
+        Ok(())
+    }
+
+    /// Sets the credential of a session's callbacks, the first of these that can be used (BACKCHANNEL_CTL, RFC 8881 §18.33).
+    ///
+    /// # Errors
+    ///
+    /// `BadSession`: there is no such session.
+    pub fn set_callback_security(
+        &mut self,
+        session: SessionId,
+        security: &CallbackSecurities<'_>,
+    ) -> Result<(), Status> {
+        let session = self.sessions.get_mut(session)?;
+        session.callbacks.credential = CallbackCredential::of(security);
         Ok(())
     }
 

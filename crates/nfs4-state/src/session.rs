@@ -1,10 +1,13 @@
 //! Sessions, their slots and their connections (RFC 8881 §2.10).
 
+mod back;
 mod slots;
 
 use crate::Random;
 use crate::address::{AddressKey, may_grow};
 use crate::limits::{MAX_CONNECTIONS_PER_SESSION, MAX_SESSIONS_PER_CLIENT};
+pub(crate) use back::{BackSlot, CallbackSettings};
+pub use back::{CallbackCredential, CallbackResult, CallbackSlot, SysCallbackCredential};
 use bytes::Bytes;
 use nfs_proto::v4::session::{ChannelAttributes, ClientDirection, SequenceArgs, ServerDirection};
 use nfs_proto::v4::{ClientId, SequenceId, SessionId, SlotId, Status};
@@ -79,7 +82,8 @@ pub(crate) struct Session {
     address: AddressKey,
     pub(crate) fore: ChannelAttributes,
     pub(crate) back: ChannelAttributes,
-    pub(crate) callback_program: u32,
+    pub(crate) callbacks: CallbackSettings,
+    pub(crate) back_slot: BackSlot,
     /// The client has asked for callbacks in this session.
     pub(crate) wants_callbacks: bool,
     /// The server has lost its place in the back channel.
@@ -89,10 +93,20 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Returns a connection for callbacks.
-    pub(crate) fn back_connection(&self) -> Option<ConnectionId> {
-        let binding = self.connections.iter().find(|binding| binding.back);
-        binding.map(|binding| binding.connection)
+    /// Returns the connections for callbacks.
+    pub(crate) fn back_connections(&self) -> impl Iterator<Item = ConnectionId> {
+        let bindings = self.connections.iter().filter(|binding| binding.back);
+        bindings.map(|binding| binding.connection)
+    }
+
+    /// Returns whether there is a connection for callbacks.
+    pub(crate) fn has_back_connection(&self) -> bool {
+        self.back_connections().next().is_some()
+    }
+
+    /// Returns whether the request of a slot is being executed.
+    pub(crate) fn is_in_progress(&self, slot: SlotId) -> bool {
+        self.slots.is_in_progress(slot)
     }
 
     pub(crate) fn is_bound(&self, connection: ConnectionId) -> bool {
@@ -108,11 +122,11 @@ impl Session {
 }
 
 /// Wishes for a session.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Wishes {
     pub(crate) fore: ChannelAttributes,
     pub(crate) back: ChannelAttributes,
-    pub(crate) callback_program: u32,
+    pub(crate) callback_settings: CallbackSettings,
     pub(crate) callbacks: bool,
     pub(crate) address: AddressKey,
 }
@@ -140,6 +154,8 @@ pub(crate) struct Sessions {
     max: usize,
     fore: ChannelLimits,
     back: ChannelLimits,
+    /// Number of sessions that were destroyed.
+    destroyed: u64,
 }
 
 impl Sessions {
@@ -153,7 +169,12 @@ impl Sessions {
             max,
             fore,
             back,
+            destroyed: 0,
         }
+    }
+
+    pub(crate) fn destroyed(&self) -> u64 {
+        self.destroyed
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -200,11 +221,8 @@ impl Sessions {
         wishes: &Wishes,
     ) -> Result<(ChannelAttributes, ChannelAttributes), Status> {
         let fore = self.fore.grant(&wishes.fore)?;
-        let back = match wishes.callbacks {
-            true => self.back.grant(&wishes.back)?,
-            // Without callbacks the attributes of the back channel mean nothing, and are returned.
-            false => wishes.back,
-        };
+        // Also without callbacks now: another connection may be bound for them later.
+        let back = self.back.grant(&wishes.back)?;
         let of_client = self.of_client.get(&client).map_or(0, Vec::len);
         let of_address = self.of_address.get(&wishes.address).copied().unwrap_or(0);
         let has_room = may_grow(of_address, self.sessions.len(), self.max);
@@ -243,7 +261,8 @@ impl Sessions {
             address: wishes.address,
             fore,
             back,
-            callback_program: wishes.callback_program,
+            callbacks: wishes.callback_settings.clone(),
+            back_slot: BackSlot::default(),
             wants_callbacks: wishes.callbacks,
             is_faulty: false,
             slots,
@@ -376,6 +395,7 @@ impl Sessions {
     pub(crate) fn destroy(&mut self, id: SessionId) -> Result<(), Status> {
         let index = self.index(id)?;
         let session = self.sessions.remove(index);
+        self.destroyed += 1;
         session.slots.give_back(&mut self.budget);
         forget(&mut self.of_client, session.client, index);
         let of_address = self.of_address.get_mut(&session.address);

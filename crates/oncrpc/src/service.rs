@@ -91,6 +91,18 @@ pub struct Caller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(u64);
 
+impl ConnectionId {
+    /// Returns the number of the connection, for tables that know nothing of transports.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the identifier with this number. Whether there is such a connection, or ever was, it does not say.
+    pub fn of_number(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 impl Caller {
     /// Number of calls in flight assumed for a transport without credits.
     pub const DEFAULT_CREDITS: u32 = 512;

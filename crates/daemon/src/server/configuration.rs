@@ -108,6 +108,7 @@ impl Configuration {
             trust: settings.trust,
             changes: settings.changes,
             state_dir: settings.state_dir.clone(),
+            lease: settings.lease,
             rpcbind: settings.rpcbind,
             transport: self.transport(),
             reports: settings.reports.clone(),

@@ -2,6 +2,7 @@
 
 use super::advice;
 use super::allowed;
+use super::clients4;
 use super::live_exports::{HowToOpen, LiveExports};
 use super::local_users::Trust;
 use super::mount_server::MountServer;
@@ -20,16 +21,18 @@ use crate::registration::{self, Registered};
 use crate::reports::{ReportPlaces, Reports};
 use crate::systemd;
 use buffer::Pool;
-use nfs_server::{Changes, Exports, LocalFs, LocalFsOptions, Mount3, Nfs3, NfsAcl3};
+use nfs_server::{Changes, Exports, LocalFs, LocalFsOptions, Mount3, Nfs3, Nfs4, NfsAcl3};
 use oncrpc::{Connections, Programs, Service};
 use printing::units;
+use rpc_serving::backchannels::Backchannels;
 use rpc_serving::warnings::WARNING_PERIOD;
 use rpcrdma::any::{ListenError, Listeners, Over, Providers};
 use rpcrdma::{Server, ServerConfig};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 
 /// Bytes of memory for file data that are kept for reuse.
 const POOL_KEEP: usize = 64 << 20;
@@ -57,6 +60,8 @@ pub struct ServerOptions {
     pub changes: Changes,
     /// Directory for state. By default that of the service manager, or else that of the user.
     pub state_dir: Option<PathBuf>,
+    /// Time in which clients of NFS version 4 renew their lease.
+    pub lease: Duration,
     /// Whether rpcbind of this machine is told.
     pub rpcbind: bool,
     /// Configuration of the transport. The server reduces its connections to those that the process has descriptors and memory
@@ -85,6 +90,7 @@ pub struct RunningServer {
     pub(super) tcp: Option<TcpServer>,
     mount: MountServer,
     registered: Option<Registered>,
+    _callbacks: AbortOnDrop,
     listening: Listening,
     users: String,
     limits: String,
@@ -126,10 +132,19 @@ impl RunningServer {
         config.local_users = Some(Arc::clone(&local_users));
         let connections = Connections::default();
         config.connections = Some(connections.clone());
+        let backchannels = Backchannels::default();
+        config.backchannels = Some(backchannels.clone());
+        let clients = clients4::open(state_dir.as_deref(), options.lease)?;
+        let callbacks = clients.callbacks(backchannels.clone(), &exports);
+        let callbacks = AbortOnDrop(tokio::spawn(callbacks));
         let programs = programs(&exports, options.trust, pool.clone(), connections);
+        let nfs4 = Nfs4::new(exports.clone(), pool.clone(), clients)
+            .with_users(options.trust.groups())
+            .with_backchannels(backchannels);
         let service = Programs::new()
             .with(programs.acl.clone())
             .with(programs.nfs.clone())
+            .with(nfs4)
             .with(programs.mount.clone());
         let service: Arc<dyn Service> = Arc::new(service);
         let of_tcp = (Terms::from(&config), pool);
@@ -204,6 +219,7 @@ impl RunningServer {
             tcp,
             mount,
             registered,
+            _callbacks: callbacks,
             listening,
         })
     }
@@ -261,6 +277,15 @@ impl RunningServer {
         };
         let (stats, (), ()) = tokio::join!(self.server.shutdown(), tcp, self.mount.stop());
         tracing::debug!(?stats, "served");
+    }
+}
+
+/// A task that ends when this is dropped.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

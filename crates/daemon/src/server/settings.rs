@@ -14,6 +14,25 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Shortest lease, in seconds: shorter ones would run out while a client waits for its network.
+const MIN_LEASE: u64 = 5;
+
+/// Longest lease, in seconds.
+const MAX_LEASE: u64 = 3600;
+
+/// Reads the time in which clients of NFS version 4 renew their lease.
+///
+/// # Errors
+///
+/// If it is no time in whole seconds between 5 seconds and an hour.
+pub fn lease(text: &str) -> Result<Duration, String> {
+    let lease = units::parse_duration(text).map_err(|error| error.to_string())?;
+    match lease.subsec_nanos() == 0 && (MIN_LEASE..=MAX_LEASE).contains(&lease.as_secs()) {
+        true => Ok(lease),
+        false => Err("a lease has whole seconds, from 5s to 1h".to_owned()),
+    }
+}
+
 /// Most threads that can be asked for.
 pub const MAX_THREADS: i64 = 256;
 
@@ -34,6 +53,8 @@ pub struct ServerSettings {
     pub changes: Changes,
     /// Directory for state. By default that of the service manager, or else that of the user.
     pub state_dir: Option<PathBuf>,
+    /// Time in which clients of NFS version 4 renew their lease.
+    pub lease: Duration,
     /// Whether rpcbind of this machine is told.
     pub rpcbind: bool,
     /// Threads that serve connections; by default one for each CPU.
@@ -60,6 +81,7 @@ impl Default for ServerSettings {
             trust: Trust::default(),
             changes: Changes::Durable,
             state_dir: None,
+            lease: Duration::from_secs(90),
             rpcbind: false,
             threads: None,
             max_connections: 1024,
@@ -106,6 +128,10 @@ impl ServerSettings {
             Key::value("state_dir", path, |settings: &mut Self, dir| {
                 settings.state_dir = Some(dir);
             }),
+            Key::value("lease", lease, |settings: &mut Self, lease| {
+                settings.lease = lease;
+            })
+            .with_default(),
             Key::flag("rpcbind", |settings: &mut Self| settings.rpcbind = true),
             Key::value(
                 "threads",

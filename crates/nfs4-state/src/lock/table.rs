@@ -187,8 +187,7 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
             self.conflicts(file, owner, range, kind).next().is_none(),
             "no other owner may be in the way of a lock that is given"
         );
-        // One lock more, and one of another kind around it becomes two.
-        self.change(now, file, owner, range, Some((kind, via)), 2)?;
+        self.change(now, file, owner, range, Some((kind, via)))?;
         self.forget_waiters_of(file, owner, range);
         Ok(())
     }
@@ -205,7 +204,24 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
         owner: O,
         range: Range,
     ) -> Result<(), OverLimit> {
-        self.change(now, file, owner, range, None, 1)
+        self.change(now, file, owner, range, None)
+    }
+
+    /// Returns whether there may be as many locks as there are after an owner has locked a range, or has unlocked it.
+    pub(crate) fn has_room(&self, file: &F, owner: O, range: Range, locks: bool) -> bool {
+        let Some(of_file) = self.files.get(file) else {
+            return !locks || self.held < self.max;
+        };
+        // One lock more, and one of another kind around it becomes two.
+        let most = if locks { 2 } else { 1 };
+        if of_file.held.len() + most <= MAX_LOCKS_PER_FILE && self.held + most <= self.max {
+            return true;
+        }
+        // What is only made smaller is never refused: a full table must be able to get empty.
+        let splits = |lock: &Lock<O>| {
+            lock.owner == owner && lock.range.without(range).iter().all(Option::is_some)
+        };
+        !locks && !of_file.overlapping(range).any(splits)
     }
 
     fn change(
@@ -215,13 +231,12 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
         owner: O,
         range: Range,
         new: Option<(LockKind, u32)>,
-        most: usize,
     ) -> Result<(), OverLimit> {
+        if !self.has_room(file, owner, range, new.is_some()) {
+            return Err(OverLimit);
+        }
         let Some(locks) = self.files.get_mut(file) else {
             if let Some((kind, via)) = new {
-                if self.held >= self.max {
-                    return Err(OverLimit);
-                }
                 let locks = self.files.entry(file.clone()).or_default();
                 locks.insert(Lock {
                     range,
@@ -234,15 +249,6 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
             return Ok(());
         };
         let before = locks.held.len();
-        // What is only made smaller is never refused: a full table must be able to get empty.
-        let splits = |lock: &Lock<O>| {
-            lock.owner == owner && lock.range.without(range).iter().all(Option::is_some)
-        };
-        if (before + most > MAX_LOCKS_PER_FILE || self.held + most > self.max)
-            && (new.is_some() || locks.overlapping(range).any(splits))
-        {
-            return Err(OverLimit);
-        }
         locks.replace(owner, range, new);
         self.held = self.held - before + locks.held.len();
         self.tell(now, file);

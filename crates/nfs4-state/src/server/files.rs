@@ -197,6 +197,23 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         random: &mut impl Random,
         request: &LockRequest<'_, F>,
     ) -> Result<StateId, LockError> {
+        self.lock_if(now, random, request, |_| Ok(()))
+    }
+
+    /// Locks bytes as [`lock`](Self::lock) does, if somebody else agrees who also has locks, as the kernel does: `permit` is called when
+    /// nothing here is in the way any more. It is told the state id of the lock owner in this open, if there is one. If it
+    /// agrees, the lock is made; if not, nothing is changed, and the client does not count as one that waits.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock`](Self::lock), and that of `permit`. `Denied` of it becomes `ReclaimConflict` for a reclaim, too.
+    pub fn lock_if(
+        &mut self,
+        now: Instant,
+        random: &mut impl Random,
+        request: &LockRequest<'_, F>,
+        permit: impl FnOnce(Option<StateId>) -> Result<(), LockError>,
+    ) -> Result<StateId, LockError> {
         self.check_grace(request.client, request.reclaims)?;
         let call = LockCall {
             client: request.client,
@@ -209,7 +226,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             },
             locker: request.locker,
         };
-        let locked = (self.states).lock(now, random, call, &yields(&self.clients));
+        let locked = (self.states).lock(now, random, call, &yields(&self.clients), permit);
         let locked = locked.map_err(|refusal| self.lock_error(now, refusal));
         self.pass_on();
         locked.map_err(|error| match error {
@@ -227,7 +244,17 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
                 Status::Delay.into()
             }
             LockRefusal::Status(status) => status.into(),
+            LockRefusal::Vetoed(error) => error,
         }
+    }
+
+    /// Returns what the owner of a state has locked of its file, through any of its opens; nothing for a state without locks.
+    pub fn locks_of_owner(
+        &self,
+        client: ClientId,
+        locks: StateId,
+    ) -> impl Iterator<Item = (Range, LockKind)> {
+        self.states.locks_of_owner(client, locks)
     }
 
     /// Tests whether a lock is in the way (RFC 8881 §18.11).

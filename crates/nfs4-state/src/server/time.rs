@@ -52,8 +52,12 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         self.leases.look_at(next, id);
     }
 
-    /// Ends the time for reclaims: records of clients that have not completed theirs are removed, and then grace is over.
-    fn end_grace(&mut self) {
+    /// Ends the time for reclaims, if it is not over: records of clients that have not completed theirs are removed, and then
+    /// grace is over. It happens when the time is up; an administrator may do so before.
+    pub fn end_grace(&mut self) {
+        if !self.grace.takes_reclaims() {
+            return;
+        }
         for owner in self.grace.end() {
             self.remove_record(owner, Purpose::EndOfGrace);
         }
@@ -152,11 +156,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     ///
     /// - `Grace`: not now.
     /// - `NoGrace`: the client cannot reclaim, or no longer.
-    pub(super) fn check_grace(
-        &mut self,
-        client: ClientId,
-        reclaims: bool,
-    ) -> Result<AddressKey, Status> {
+    pub fn check_grace(&mut self, client: ClientId, reclaims: bool) -> Result<AddressKey, Status> {
         let client = self.clients.usable(client)?;
         let may_reclaim = client.may_reclaim && client.reclaims == Reclaims::Open;
         let is_complete = client.reclaims == Reclaims::Complete;

@@ -125,6 +125,12 @@ impl Slots {
         self.target
     }
 
+    /// Returns whether the request of a slot is being executed.
+    pub(super) fn is_in_progress(&self, at: SlotId) -> bool {
+        let slot = self.slots.get(at.0 as usize);
+        slot.is_some_and(|slot| matches!(slot.reply, Reply::InProgress(_)))
+    }
+
     /// Returns the number of requests that are being executed.
     pub(super) fn in_progress(&self) -> u32 {
         self.in_progress

@@ -4,6 +4,7 @@ use super::{Holder, Kind, LockOwnerKey, States, Yields};
 use crate::Random;
 use crate::address::may_grow;
 use crate::lock::{Lock, LockKind, OverLimit, Range};
+use crate::server::LockError;
 use nfs_proto::v4::lock::LockType;
 use nfs_proto::v4::open::ShareAccess;
 use nfs_proto::v4::{ClientId, StateId, Status};
@@ -62,6 +63,8 @@ pub(crate) enum LockRefusal {
     Denied(Denied),
     /// Nothing is in the way but locks of these clients, whose leases have run out.
     Yields(Vec<ClientId>),
+    /// The caller did not permit it.
+    Vetoed(LockError),
 }
 
 impl From<Status> for LockRefusal {
@@ -71,13 +74,15 @@ impl From<Status> for LockRefusal {
 }
 
 impl<F: Clone + Eq + Hash> States<F> {
-    /// Locks bytes (RFC 8881 §18.10).
+    /// Locks bytes (RFC 8881 §18.10). When nothing else is in the way, `permit` decides, and is told the state of the lock owner in
+    /// the open, if it has one.
     pub(crate) fn lock(
         &mut self,
         now: Instant,
         random: &mut impl Random,
         call: LockCall<'_, F>,
         yields: Yields<'_>,
+        permit: impl FnOnce(Option<StateId>) -> Result<(), LockError>,
     ) -> Result<StateId, LockRefusal> {
         let (open, owner) = match call.locker {
             Locker::Existing(id) => {
@@ -89,7 +94,7 @@ impl<F: Clone + Eq + Hash> States<F> {
                 (open, self.owner(call.client, owner, true))
             }
         };
-        let result = self.lock_for(now, random, &call, open, owner, yields);
+        let result = self.lock_for(now, random, &call, (open, owner), yields, permit);
         self.count_gone_waiters();
         // One that neither holds nor waits is not remembered.
         if self.owners.contains(owner as usize) {
@@ -103,9 +108,9 @@ impl<F: Clone + Eq + Hash> States<F> {
         now: Instant,
         random: &mut impl Random,
         call: &LockCall<'_, F>,
-        open: u32,
-        owner: u32,
+        (open, owner): (u32, u32),
         yields: Yields<'_>,
+        permit: impl FnOnce(Option<StateId>) -> Result<(), LockError>,
     ) -> Result<StateId, LockRefusal> {
         let (kind, range) = (LockKind::from(call.kind), call.range);
         let needed = match kind {
@@ -135,9 +140,13 @@ impl<F: Clone + Eq + Hash> States<F> {
         let of_address = self.address_mut(call.client);
         let (states, locks) = (of_address.states, of_address.locks);
         let has_room = known.is_some() || may_grow(states, self.entries.len(), self.limits.states);
-        if !has_room || !may_grow(locks, self.locks.held(), self.limits.locks) {
+        if !has_room
+            || !may_grow(locks, self.locks.held(), self.limits.locks)
+            || !self.locks.has_room(call.file, holder, range, true)
+        {
             return Err(Status::Delay.into());
         }
+        permit(known.map(|at| self.id_of(at))).map_err(LockRefusal::Vetoed)?;
         let at = known.unwrap_or_else(|| {
             let at = self.insert(random, owner, call.file.clone(), Kind::Locks { open });
             self.open_mut(open).locks.push(at);
@@ -146,18 +155,12 @@ impl<F: Clone + Eq + Hash> States<F> {
         });
         let held = self.locks.held();
         let locked = self.locks.lock(now, call.file, holder, range, kind, at);
+        locked.expect("there is room");
         self.count_locks(call.client, held);
-        match (locked, known) {
-            (Ok(()), Some(_)) => Ok(self.changed(at)),
-            (Ok(()), None) => Ok(self.id_of(at)),
-            (Err(OverLimit), known) => {
-                if known.is_none() {
-                    self.detach_locks(at);
-                    self.remove(at);
-                }
-                Err(Status::Delay.into())
-            }
-        }
+        Ok(match known {
+            Some(_) => self.changed(at),
+            None => self.id_of(at),
+        })
     }
 
     /// Finds a lock that is in the way, or the clients whose locks are, if all of them yield.
@@ -366,6 +369,25 @@ impl<F: Clone + Eq + Hash> States<F> {
         };
         self.lock_states.remove(&(open, entry.owner));
         self.open_mut(open).locks.retain(|&its| its != at);
+    }
+
+    /// Returns what the owner of a state has locked of its file, through any open. Nothing for a state that has no locks.
+    pub(crate) fn locks_of_owner(
+        &self,
+        client: ClientId,
+        id: StateId,
+    ) -> impl Iterator<Item = (Range, LockKind)> {
+        let entry = self.known(client, id).map(|at| &self.entries[at as usize]);
+        let entry = entry
+            .ok()
+            .filter(|entry| matches!(entry.kind, Kind::Locks { .. }));
+        let locks = entry.map(|entry| {
+            let holder = Holder::Nfs4(LockOwnerKey(entry.owner));
+            let locks = self.locks.of_file(&entry.file).iter();
+            locks.filter(move |lock| lock.owner == holder)
+        });
+        let locks = locks.into_iter().flatten();
+        locks.map(|lock| (lock.range, lock.kind))
     }
 
     #[cfg(test)]

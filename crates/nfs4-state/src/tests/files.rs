@@ -3,7 +3,7 @@
 use super::*;
 use crate::lock::LockKind;
 use nfs_proto::v4::SpecialStateId;
-use nfs_proto::v4::lock::LockType::{Read, ReadWait, Write, WriteWait};
+use nfs_proto::v4::lock::LockType::{self, Read, ReadWait, Write, WriteWait};
 use nfs_proto::v4::session::SequenceStatus;
 
 const ALL: (u64, u64) = (0, u64::MAX);
@@ -683,4 +683,83 @@ fn reclaim_is_refused_without_a_restart() {
     assert_eq!(again, Err(Status::CompleteAlready));
     let lock = world.lock_with(&a, 7, new(open, "l"), Read, ALL, true);
     assert_eq!(lock, Err(Status::NoGrace.into()));
+}
+
+#[test]
+fn lock_that_the_caller_does_not_permit_changes_nothing() {
+    let mut world = World::new(config());
+    let a = world.peer("a", 1);
+    let open = world.open(&a, "o", 7, 3, 0).unwrap();
+    let entries = world.server.entries();
+    let veto = || Err(LockError::Status(Status::NoSpace));
+    let vetoed = Err(LockError::Status(Status::NoSpace));
+    let first = new(open, "l");
+    let locked = lock_if(&mut world, &a, first, (0, 10), Write, |state| {
+        assert_eq!(state, None);
+        veto()
+    });
+    assert_eq!(locked, vetoed);
+    assert_eq!(world.server.entries(), entries, "nothing is left of it");
+    let state = lock_if(&mut world, &a, first, (0, 10), Write, |_| Ok(())).unwrap();
+    let entries = world.server.entries();
+    for locker in [first, Locker::Existing(state)] {
+        let locked = lock_if(&mut world, &a, locker, (5, 20), WriteWait, |known| {
+            assert_eq!(known, Some(state));
+            veto()
+        });
+        assert_eq!(locked, vetoed);
+    }
+    assert_eq!(world.server.entries(), entries, "nobody waits");
+    let has = |world: &World, state| -> Vec<_> {
+        let locks = world.server.locks_of_owner(a.client, state);
+        locks
+            .map(|(range, kind)| (range.first(), range.last(), kind))
+            .collect()
+    };
+    assert_eq!(has(&world, state), [(0, 9, LockKind::Exclusive)]);
+    assert_eq!(has(&world, open), [], "an open has no locks");
+}
+
+#[test]
+fn caller_is_asked_last() {
+    let mut world = World::new(config());
+    let [a, b] = [("a", 1), ("b", 2)].map(|(owner, n)| world.peer(owner, n));
+    let [of_a, of_b] = [&a, &b].map(|peer| world.open(peer, "o", 7, 1, 0).unwrap());
+    world.lock(&a, 7, new(of_a, "l"), Read, ALL).unwrap();
+    let never = |_| panic!("something else is in the way");
+    let writes = lock_if(&mut world, &b, new(of_b, "l"), ALL, Write, never);
+    assert_eq!(writes, Err(Status::OpenMode.into()));
+    let stale = newest(of_a);
+    let of_other = lock_if(&mut world, &b, new(stale, "l"), ALL, Read, never);
+    assert_eq!(of_other, Err(Status::BadStateId.into()));
+    let third = world.peer("c", 3);
+    let writer = world.open(&third, "o", 7, 2, 0).unwrap();
+    denied_by(lock_if(
+        &mut world,
+        &third,
+        new(writer, "l"),
+        ALL,
+        Write,
+        never,
+    ));
+}
+
+fn lock_if(
+    world: &mut World,
+    peer: &Peer,
+    locker: Locker<'_>,
+    (offset, length): (u64, u64),
+    kind: LockType,
+    permit: impl FnOnce(Option<StateId>) -> Result<(), LockError>,
+) -> Result<StateId, LockError> {
+    let request = LockRequest {
+        client: peer.client,
+        file: &7,
+        range: Range::new(offset, length)?,
+        kind,
+        locker,
+        reclaims: false,
+    };
+    let random = &mut |bytes: &mut [u8]| world.rng.fill(bytes);
+    world.server.lock_if(world.now, random, &request, permit)
 }

@@ -292,6 +292,7 @@ impl World {
             principal: &1,
             connection: ConnectionId(1),
             can_call: false,
+            minor_version: 1,
         };
         let random = &mut |bytes: &mut [u8]| self.rng.fill(bytes);
         let created = self.server.create_session(self.now, random, &call);

@@ -3,6 +3,8 @@
 use super::*;
 use crate::limits::MAX_CONNECTIONS_PER_SESSION;
 use bytes::Bytes;
+use nfs_proto::v4::Array;
+use nfs_proto::v4::security::{CallbackSecurity, GssCallbackHandles, GssService, SysCredential};
 use nfs_proto::v4::session::{
     BindConnToSessionArgs, ClientDirection, SequenceStatus, ServerDirection,
 };
@@ -30,7 +32,7 @@ fn reply_that_was_kept_comes_again_on_any_connection() {
 fn reply_larger_than_the_session_keeps_is_not_kept() {
     let mut world = World::new(config());
     let mut peer = world.peer("a", 1);
-    for (size, is_kept) in [(64, true), (65, false)] {
+    for (size, is_kept) in [(128, true), (129, false)] {
         let Ok(Sequenced::New(request)) = world.sequence(&peer) else {
             panic!("it is new")
         };
@@ -290,4 +292,111 @@ fn request_that_takes_longer_than_a_lease_keeps_its_client() {
     world.server.finish(request, None);
     peer.next += 1;
     assert!(world.renew(&mut peer).is_ok());
+}
+
+#[test]
+fn callbacks_of_a_session_have_one_place_after_the_other() {
+    let mut world = World::new(config());
+    let mut peer = world.peer("a", 1);
+    let session = peer.session;
+    let begin = |world: &mut World| {
+        let slot = world.server.begin_callback(session);
+        slot.map(|slot| (slot.slot.0, slot.sequence.0))
+    };
+    let end = |world: &mut World, result| {
+        let now = world.now;
+        world.server.end_callback(now, session, result).unwrap();
+    };
+    assert_eq!(begin(&mut world), Some((0, 1)), "RFC 8881 §18.36.4");
+    assert_eq!(begin(&mut world), None, "one at a time");
+    end(&mut world, CallbackResult::NotExecuted);
+    assert_eq!(begin(&mut world), Some((0, 1)));
+    world.pass(LEASE - Duration::from_secs(1));
+    end(&mut world, CallbackResult::Executed);
+    assert_eq!(begin(&mut world), Some((0, 2)));
+    world.pass(LEASE - Duration::from_secs(1));
+    assert!(
+        world.renew(&mut peer).is_ok(),
+        "the callback renewed the lease"
+    );
+    end(&mut world, CallbackResult::Unknown);
+    assert_eq!(begin(&mut world), None);
+    assert_eq!(world.server.callback_paths(peer.client).count(), 0);
+    let status = world.renew(&mut peer).unwrap().status;
+    assert_eq!(status, SequenceStatus::BACKCHANNEL_FAULT);
+}
+
+#[test]
+fn client_is_called_as_it_wants() {
+    let mut world = World::new(config());
+    let peer = world.peer("a", 1);
+    let credential = |world: &World| {
+        let path = world.server.callback_paths(peer.client).next();
+        path.map(|path| (path.credential, path.minor_version))
+    };
+    assert_eq!(
+        credential(&world),
+        Some((CallbackCredential::None, 1)),
+        "it listed none"
+    );
+    let gss = CallbackSecurity::Gss(GssCallbackHandles {
+        service: GssService::None,
+        from_server: Default::default(),
+        from_client: Default::default(),
+    });
+    let gids = [3, 4];
+    let sys = CallbackSecurity::Sys(SysCredential {
+        stamp: 5,
+        machine_name: nfs_proto::Bytes::new(b"client").unwrap(),
+        uid: 1,
+        gid: 2,
+        gids: Array::new(&gids).unwrap(),
+    });
+    let expected = SysCallbackCredential {
+        stamp: 5,
+        machine_name: (*b"client").into(),
+        uid: 1,
+        gid: 2,
+        gids: gids.into(),
+    };
+    let mut check = |listed: &[CallbackSecurity<'_>], expected: Option<CallbackCredential>| {
+        let security = Array::new(listed).unwrap();
+        let session = peer.session;
+        world
+            .server
+            .set_callback_security(session, &security)
+            .unwrap();
+        let found = credential(&world).map(|(credential, _)| credential);
+        assert_eq!(found, expected, "{listed:?}");
+    };
+    let sys_first = Some(CallbackCredential::Sys(Arc::new(expected)));
+    check(&[gss, sys, CallbackSecurity::None], sys_first);
+    check(
+        &[CallbackSecurity::None, sys],
+        Some(CallbackCredential::None),
+    );
+    check(&[gss], None);
+}
+
+#[test]
+fn request_in_a_slot_is_in_progress_until_it_is_finished() {
+    let mut world = World::new(config());
+    let peer = world.peer("a", 1);
+    let is_in_progress = |world: &World, slot| {
+        let server = &world.server;
+        server.is_in_progress(peer.session, SlotId(slot))
+    };
+    assert!(!is_in_progress(&world, 0));
+    let Ok(Sequenced::New(request)) = world.sequence(&peer) else {
+        panic!("it is new");
+    };
+    assert!(is_in_progress(&world, 0) && !is_in_progress(&world, 1) && !is_in_progress(&world, 99));
+    world.server.finish(request, None);
+    assert!(!is_in_progress(&world, 0));
+    let before = world.server.sessions_destroyed();
+    world
+        .server
+        .destroy_session(peer.session, &1, peer.connection)
+        .unwrap();
+    assert_eq!(world.server.sessions_destroyed(), before + 1);
 }

@@ -16,7 +16,7 @@ use rpcrdma_daemon::listen::{self, TcpAddress};
 use rpcrdma_daemon::server::ServerSettings;
 use rpcrdma_daemon::server::configuration::{ExportsFrom, Source};
 use rpcrdma_daemon::server::exports::ExportArg;
-use rpcrdma_daemon::server::settings::MAX_THREADS;
+use rpcrdma_daemon::server::settings::{MAX_THREADS, lease};
 use rpcrdma_daemon::systemd::Sockets;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -98,6 +98,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
 
+    /// Time in which clients of NFS version 4 renew their lease: how long locks of a client that died are in the way of nobody
+    #[arg(long, value_name = "TIME", value_parser = lease, default_value = "90s")]
+    lease: Duration,
+
     /// Register NFS and MOUNT with rpcbind
     #[arg(long)]
     rpcbind: bool,
@@ -176,6 +180,7 @@ impl ServeArgs {
             trust: self.trust.trust(),
             changes: self.changes,
             state_dir: self.state_dir.clone(),
+            lease: self.lease,
             rpcbind: self.rpcbind,
             threads: self.threads,
             max_connections: self.max_connections,
