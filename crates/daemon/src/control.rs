@@ -34,7 +34,7 @@ pub struct ServerStatus {
     /// Its numbers.
     #[serde(flatten)]
     pub statistics: ServerStatistics,
-    /// Listeners over each provider: the addresses of `listen`, and those of RDMA devices beside them.
+    /// Listeners over each provider: the addresses of `listen`, those of RDMA devices beside them, and those of `tcp`.
     #[serde(default)]
     pub listeners: Vec<ListenerStatus>,
     /// Address of MOUNT over TCP, the first of `mounts`.
@@ -84,7 +84,7 @@ pub struct ServerStatistics {
     pub listening: String,
     /// Seconds since the start.
     pub uptime_seconds: f64,
-    /// Connections of RPC-over-RDMA.
+    /// Connections, over RDMA and over TCP.
     pub connections: ConnectionCounts,
     /// Calls that clients may have in flight, on all connections together.
     pub credits_granted: u64,
@@ -130,8 +130,7 @@ pub struct ServerEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct ListenerStatus {
-    /// Provider of a listener: `iwarp` (software iWARP over TCP), `verbs` (RDMA devices), or `tcp` for a gateway's clients
-    /// without RDMA.
+    /// Provider of a listener: `iwarp` (software iWARP over TCP), `verbs` (RDMA devices), or `tcp` for clients without RDMA.
     pub provider: String,
     /// Where, as `ADDRESS:PORT`.
     pub address: String,

@@ -2,17 +2,25 @@
 
 use crate::addresses::{at_port, has_host_of};
 use nfs_client::ipv6_host;
-use nfs_proto::NFS_RDMA_PORT;
+use nfs_proto::{NFS_PORT, NFS_RDMA_PORT};
 use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
 use verbs::SetupError;
 
 /// The option with the addresses of a server.
 pub const LISTEN_OPTION: &str = "--listen ADDR:PORT";
+
+/// The option with the addresses of a server over TCP.
+pub const TCP_OPTION: &str = "--tcp [ADDR:]PORT";
+
+/// Message for a text that is neither a port nor an address.
+const NO_TCP_ADDRESS: &str =
+    "it is neither a port nor an address, as 2049, 0.0.0.0:2049 and [::]:2049 are";
 
 /// Message for a text that is no address.
 const NO_ADDRESS: &str =
@@ -51,6 +59,40 @@ pub fn parse_with(text: &str, port: u16) -> Result<SocketAddr, String> {
         .parse::<IpAddr>()
         .map(|addr| SocketAddr::new(addr, port))
         .map_err(|_| NO_ADDRESS.into())
+}
+
+/// A place at which a server listens over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpAddress {
+    /// At this port of the hosts of RPC-over-RDMA.
+    Port(u16),
+    /// At this address.
+    At(SocketAddr),
+}
+
+impl FromStr for TcpAddress {
+    type Err = String;
+
+    /// A port, or an address; the port of an address is 2049 if none is given.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(port) = text.parse() {
+            return Ok(Self::Port(port));
+        }
+        match parse_with(text, NFS_PORT) {
+            Ok(addr) => Ok(Self::At(addr)),
+            Err(error) if error == NO_ADDRESS => Err(NO_TCP_ADDRESS.to_owned()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The addresses of a server over TCP that listens for RPC-over-RDMA there.
+pub fn tcp_addresses(tcp: &[TcpAddress], listen: &[SocketAddr]) -> Vec<SocketAddr> {
+    let of_one = |tcp: &TcpAddress| match *tcp {
+        TcpAddress::Port(port) => mount_addresses(listen, port),
+        TcpAddress::At(addr) => vec![addr],
+    };
+    tcp.iter().flat_map(of_one).collect()
 }
 
 /// An IPv6 address with a zone, `fe80::1%eth0` or, as in a URL, `[fe80::1%25eth0]:PORT`.
@@ -197,6 +239,27 @@ mod tests {
         check(&[one, "0.0.0.0:7", other], &["0.0.0.0:635"]);
         check(&["0.0.0.0", "::1"], &["0.0.0.0:635", "[::1]:635"]);
         check(&["::1", "::"], &["[::]:635"]);
+    }
+
+    #[test]
+    fn port_of_tcp_is_at_the_hosts_of_rdma_and_an_address_where_it_is() {
+        let listen = ["192.0.2.1:1", "192.0.2.1:2", "::1"].map(|addr| parse(addr).unwrap());
+        let check = |tcp: &[&str], expected: &[&str]| {
+            let tcp: Vec<TcpAddress> = tcp.iter().map(|text| text.parse().unwrap()).collect();
+            let addrs = tcp_addresses(&tcp, &listen).into_iter();
+            let addrs: Vec<String> = addrs.map(|addr| addr.to_string()).collect();
+            assert_eq!(addrs, expected, "{tcp:?}");
+        };
+        check(&[], &[]);
+        check(&["2049"], &["192.0.2.1:2049", "[::1]:2049"]);
+        check(&["localhost", "[::]:7"], &["127.0.0.1:2049", "[::]:7"]);
+        for bad in ["", "65536", "example.org:2049", ":2049"] {
+            assert_eq!(
+                bad.parse::<TcpAddress>().unwrap_err(),
+                NO_TCP_ADDRESS,
+                "{bad}"
+            );
+        }
     }
 
     #[test]

@@ -17,8 +17,25 @@ pub struct Listening {
     pub devices: Vec<SocketAddr>,
     /// Name of the sockets of the service manager that the addresses asked for are those of, if they are.
     pub socket: Option<&'static str>,
+    /// The addresses of TCP without RDMA.
+    pub tcp: Vec<SocketAddr>,
+    /// Name of the sockets of the service manager that those are, if they are.
+    pub tcp_socket: Option<&'static str>,
     /// The names of devices by their addresses.
     pub names: BTreeMap<IpAddr, String>,
+}
+
+/// Name of TCP without RDMA in output, beside providers.
+pub const TCP: &str = "tcp";
+
+/// A listener for clients without RDMA.
+pub fn over_tcp(addr: SocketAddr, socket: Option<&str>) -> ListenerStatus {
+    ListenerStatus {
+        provider: TCP.to_owned(),
+        address: addr.to_string(),
+        device: None,
+        socket: socket.map(str::to_owned),
+    }
 }
 
 /// Name of a provider in output: that of RDMA devices, or of software iWARP.
@@ -46,6 +63,8 @@ impl Listening {
             asked_are_devices,
             devices,
             socket: None,
+            tcp: Vec::new(),
+            tcp_socket: None,
             names,
         }
     }
@@ -53,6 +72,15 @@ impl Listening {
     /// The same with sockets of this name of the service manager at the addresses that were asked for.
     pub fn with_socket(self, socket: Option<&'static str>) -> Self {
         Self { socket, ..self }
+    }
+
+    /// The same with TCP without RDMA at these addresses, and the name of its sockets of the service manager.
+    pub fn with_tcp(self, tcp: Vec<SocketAddr>, tcp_socket: Option<&'static str>) -> Self {
+        Self {
+            tcp,
+            tcp_socket,
+            ..self
+        }
     }
 
     /// The first address, which stands for the server.
@@ -66,7 +94,7 @@ impl Listening {
         let asked = asked.map(|addr| (self.asked_are_devices, addr, self.socket));
         let devices = self.devices.iter().map(|addr| (true, addr, None));
         let all = asked.chain(devices);
-        all.map(|(over_devices, address, socket)| ListenerStatus {
+        let over_rdma = all.map(|(over_devices, address, socket)| ListenerStatus {
             provider: provider_name(over_devices).to_owned(),
             address: address.to_string(),
             device: self
@@ -75,28 +103,38 @@ impl Listening {
                 .filter(|_| over_devices)
                 .cloned(),
             socket: socket.map(str::to_owned),
-        })
-        .collect()
+        });
+        let tcp = self.tcp.iter();
+        over_rdma
+            .chain(tcp.map(|addr| over_tcp(*addr, self.tcp_socket)))
+            .collect()
     }
 
     /// The addresses, in words.
     pub fn addresses(&self) -> String {
         let asked = listen::shown(&self.asked);
-        if self.devices.is_empty() {
-            return format!("{asked} over RDMA");
+        let over_rdma = match self.devices.is_empty() {
+            true => format!("{asked} over RDMA"),
+            false => {
+                let devices = listen::shown(&self.devices);
+                format!("{asked} over software iWARP, {devices} over RDMA devices")
+            }
+        };
+        match self.tcp.is_empty() {
+            true => over_rdma,
+            false => format!("{over_rdma}, {} over TCP", listen::shown(&self.tcp)),
         }
-        let devices = listen::shown(&self.devices);
-        format!("{asked} over software iWARP, {devices} over RDMA devices")
     }
 
     /// The addresses that clients are told to mount from: those that this machine alone reaches only if there are no others,
     /// as the software iWARP of Linux (siw) does not work there.
     pub fn mounted_from(&self) -> Vec<SocketAddr> {
-        let is_here = |addr: &SocketAddr| addr.ip().to_canonical().is_loopback();
-        let all_are_here = self.asked.iter().all(is_here);
-        let shown = self.asked.iter();
-        let shown = shown.filter(|addr| all_are_here || !is_here(addr));
-        shown.copied().collect()
+        reached(&self.asked)
+    }
+
+    /// The same over TCP without RDMA: none if that is not served.
+    pub fn mounted_from_over_tcp(&self) -> Vec<SocketAddr> {
+        reached(&self.tcp)
     }
 
     /// The providers that move the data, in words; `crc` is about the integrity checks of software iWARP.
@@ -107,6 +145,14 @@ impl Listening {
             (false, false) => format!("RDMA devices, and software iWARP over TCP, {crc}"),
         }
     }
+}
+
+/// Those of some addresses that other machines reach, or all if there are none.
+fn reached(addrs: &[SocketAddr]) -> Vec<SocketAddr> {
+    let is_here = |addr: &SocketAddr| addr.ip().to_canonical().is_loopback();
+    let all_are_here = addrs.iter().all(is_here);
+    let shown = addrs.iter().filter(|addr| all_are_here || !is_here(addr));
+    shown.copied().collect()
 }
 
 #[cfg(test)]
@@ -120,6 +166,8 @@ mod tests {
             asked_are_devices: false,
             devices: Vec::new(),
             socket: None,
+            tcp: Vec::new(),
+            tcp_socket: None,
             names: [("192.0.2.1".parse().unwrap(), "rxe0".to_owned())].into(),
         };
         assert_eq!(listening.addresses(), "0.0.0.0:7 over RDMA");
@@ -139,6 +187,12 @@ mod tests {
             listening.provider("CRC on"),
             "RDMA devices, and software iWARP over TCP, CRC on"
         );
+        listening.tcp = vec!["0.0.0.0:2049".parse().unwrap()];
+        assert!(
+            listening
+                .addresses()
+                .ends_with(" over RDMA devices, 0.0.0.0:2049 over TCP")
+        );
         let listeners = listening.listeners();
         let listeners: Vec<_> = listeners
             .iter()
@@ -152,7 +206,8 @@ mod tests {
             [
                 ("iwarp", "0.0.0.0:7", None),
                 ("verbs", "192.0.2.1:7", Some("rxe0")),
-                ("verbs", "192.0.2.2:7", None)
+                ("verbs", "192.0.2.2:7", None),
+                ("tcp", "0.0.0.0:2049", None)
             ]
         );
     }

@@ -223,21 +223,24 @@ fn registered_already(entry: &Registration, found: Option<SocketAddr>) -> String
     )
 }
 
-/// Registrations of a server: all programs over RDMA, MOUNT over TCP. NFS itself is not served over TCP.
-pub(crate) fn entries(rdma: &[SocketAddr], mount: &[SocketAddr]) -> Vec<Registration> {
-    let programs = [
-        (NFS_PROGRAM, NFS_V3),
-        (NFSACL_PROGRAM, NFSACL_V3),
-        (MOUNT_PROGRAM, MOUNT_V3),
-    ];
-    let over_rdma = programs.map(|(prog, vers)| of_families(prog, vers, NetId::rdma, rdma));
-    let mount = of_families(MOUNT_PROGRAM, MOUNT_V3, NetId::tcp, mount);
-    over_rdma.into_iter().flatten().chain(mount).collect()
+/// Registrations of a server: all programs over RDMA, and over TCP too, with MOUNT at its own port.
+pub(crate) fn entries(
+    rdma: &[SocketAddr],
+    tcp: &[SocketAddr],
+    mount: &[SocketAddr],
+) -> Vec<Registration> {
+    let nfs = [(NFS_PROGRAM, NFS_V3), (NFSACL_PROGRAM, NFSACL_V3)];
+    let of_mount = (MOUNT_PROGRAM, MOUNT_V3);
+    let over_rdma = nfs.into_iter().chain([of_mount]);
+    let over_rdma = over_rdma.map(|(prog, vers)| of_families(prog, vers, NetId::rdma, rdma));
+    let over_tcp = nfs.map(|(prog, vers)| of_families(prog, vers, NetId::tcp, tcp));
+    let mount = of_families(of_mount.0, of_mount.1, NetId::tcp, mount);
+    over_rdma.chain(over_tcp).flatten().chain(mount).collect()
 }
 
 /// A program in each family in which clients reach it. rpcbind has one address for each (RFC 1833 §2.1): that
 /// of all addresses of the family if there is one, or else the first.
-pub(crate) fn of_families(
+fn of_families(
     prog: u32,
     vers: u32,
     netid: fn(IpAddr) -> NetId,
@@ -264,9 +267,18 @@ pub(crate) fn of_families(
     registered
 }
 
-/// A warning of addresses whose clients rpcbind sends to another port, if there are some: it has one port for each family.
-pub(crate) fn ports_not_registered(addrs: &[SocketAddr]) -> Option<String> {
-    let registered = of_families(NFS_PROGRAM, NFS_V3, NetId::rdma, addrs);
+/// Warnings of addresses whose clients rpcbind sends to another port, if there are some: it has one port for each transport
+/// and family.
+pub(crate) fn ports_not_registered(
+    rdma: &[SocketAddr],
+    tcp: &[SocketAddr],
+) -> impl Iterator<Item = String> {
+    let over_rdma = not_registered(NetId::rdma, rdma);
+    over_rdma.into_iter().chain(not_registered(NetId::tcp, tcp))
+}
+
+fn not_registered(netid: fn(IpAddr) -> NetId, addrs: &[SocketAddr]) -> Option<String> {
+    let registered = of_families(NFS_PROGRAM, NFS_V3, netid, addrs);
     let is_other = |addr: &&SocketAddr| {
         let mut same = registered.iter();
         !same.any(|one| one.addr.is_ipv4() == addr.is_ipv4() && one.addr.port() == addr.port())
@@ -374,7 +386,7 @@ mod tests {
         let asking = async {
             let client = oncrpc_tcp::Client::connect(addr, DEADLINE).await.unwrap();
             let rpcbind = Rpcbind::new(client);
-            let at = |rdma: SocketAddr, mount: SocketAddr| entries(&[rdma], &[mount]);
+            let at = |rdma: SocketAddr, mount: SocketAddr| entries(&[rdma], &[], &[mount]);
             let port = |port| SocketAddr::from(([0, 0, 0, 0], port));
             let before = at(([192, 0, 2, 1], 20049).into(), ([192, 0, 2, 1], 1).into());
             register(&rpcbind, &before[0], &before).await.unwrap();
@@ -427,7 +439,7 @@ mod tests {
     fn one_address_of_each_family_is_registered() {
         let check = |addrs: &[&str], expected: &[&str]| {
             let addrs: Vec<_> = addrs.iter().map(|addr| addr.parse().unwrap()).collect();
-            let entries = entries(&addrs, &addrs);
+            let entries = entries(&addrs, &[], &addrs);
             let nfs = entries.iter().filter(|entry| entry.prog == NFS_PROGRAM);
             let nfs: Vec<String> = nfs.map(|entry| entry.addr.to_string()).collect();
             assert_eq!(nfs, expected);
@@ -435,7 +447,7 @@ mod tests {
             let keys: Vec<_> = keys.collect();
             let is_first = |at: usize| !keys[..at].contains(&keys[at]);
             assert!((0..keys.len()).all(is_first), "{entries:?}");
-            ports_not_registered(&addrs)
+            ports_not_registered(&addrs, &[]).next()
         };
         let (one, other) = ("192.0.2.1:20049", "198.51.100.1:20049");
         let six = "[2001:db8::1]:20050";
@@ -446,9 +458,35 @@ mod tests {
     }
 
     #[test]
+    fn programs_over_tcp_are_registered_at_the_port_of_nfs_and_mount_at_its_own() {
+        let addr = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let (rdma, tcp, mount) = (
+            addr("192.0.2.1:1"),
+            addr("192.0.2.1:2"),
+            addr("192.0.2.1:3"),
+        );
+        let entries = entries(&[rdma], &[tcp], &[mount]);
+        let over_tcp = entries.iter().filter(|entry| entry.netid == NetId::Tcp);
+        let over_tcp: Vec<_> = over_tcp.map(|entry| (entry.prog, entry.addr)).collect();
+        let expected = [
+            (NFS_PROGRAM, tcp),
+            (NFSACL_PROGRAM, tcp),
+            (MOUNT_PROGRAM, mount),
+        ];
+        assert_eq!(over_tcp, expected);
+        let two = [tcp, addr("192.0.2.2:4")];
+        let said: Vec<String> = ports_not_registered(&[rdma], &two).collect();
+        assert!(
+            said.len() == 1 && said[0].contains("clients of 192.0.2.2:4"),
+            "{said:?}"
+        );
+    }
+
+    #[test]
     fn netids_follow_the_family_of_the_address() {
         let netids = |rdma: &str, mount: &str| {
-            let entries = entries(&[rdma.parse().unwrap()], &[mount.parse().unwrap()]).into_iter();
+            let entries =
+                entries(&[rdma.parse().unwrap()], &[], &[mount.parse().unwrap()]).into_iter();
             entries
                 .map(|entry| entry.netid.as_str())
                 .collect::<Vec<_>>()
@@ -468,7 +506,11 @@ mod tests {
             "rdma6", "rdma", "rdma6", "rdma", "rdma6", "rdma", "tcp6", "tcp",
         ];
         assert_eq!(netids("[::]:1", "[::]:2"), both);
-        let all = entries(&["[::]:1".parse().unwrap()], &["[::]:2".parse().unwrap()]);
+        let all = entries(
+            &["[::]:1".parse().unwrap()],
+            &[],
+            &["[::]:2".parse().unwrap()],
+        );
         assert_eq!(all[7].addr, "0.0.0.0:2".parse().unwrap());
         // A socket for IPv6 alone, as a service manager makes it.
         let socket = Socket::new(Domain::IPV6, Type::STREAM, None).unwrap();

@@ -3,6 +3,7 @@
 mod advice;
 mod allowed;
 pub mod check;
+mod clients4;
 pub mod configuration;
 mod export_changes;
 pub mod exports;
@@ -17,6 +18,7 @@ pub mod plan;
 mod running;
 pub mod settings;
 mod state;
+mod tcp_server;
 mod users;
 
 pub use configuration::Configuration;

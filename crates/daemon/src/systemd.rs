@@ -77,6 +77,8 @@ pub(crate) fn runtime_dir() -> Option<PathBuf> {
 
 /// Name of sockets for RPC-over-RDMA, as `FileDescriptorName=` of their units has it.
 pub const RDMA_SOCKET: &str = "rdma";
+/// Name of sockets for NFS over TCP.
+pub(crate) const TCP_SOCKET: &str = "tcp";
 /// Name of sockets for MOUNT over TCP.
 pub(crate) const MOUNT_SOCKET: &str = "mount";
 
@@ -85,6 +87,8 @@ pub(crate) const MOUNT_SOCKET: &str = "mount";
 pub struct Sockets {
     /// For RPC-over-RDMA on software iWARP, which is plain TCP below.
     pub rdma: Vec<(SocketAddr, TcpListener)>,
+    /// For NFS over TCP.
+    pub tcp: Vec<(SocketAddr, TcpListener)>,
     /// For MOUNT over TCP.
     pub mount: Vec<(SocketAddr, TcpListener)>,
 }
@@ -104,10 +108,11 @@ impl Sockets {
             let name = names.next().unwrap_or_default();
             let place = match name {
                 RDMA_SOCKET => &mut sockets.rdma,
+                TCP_SOCKET => &mut sockets.tcp,
                 MOUNT_SOCKET => &mut sockets.mount,
                 _ => bail!(Usage(format!(
                     "the socket {index} that was handed to this process is named '{name}': \
-                     FileDescriptorName= of its unit has to be rdma or mount"
+                     FileDescriptorName= of its unit has to be rdma, tcp or mount"
                 ))),
             };
             let handed = || format!("the socket {name} that was handed to this process");
@@ -127,8 +132,9 @@ impl Sockets {
     fn check(&self) -> anyhow::Result<()> {
         let mut seen = BTreeMap::new();
         let rdma = self.rdma.iter().map(|held| (RDMA_SOCKET, held));
+        let tcp = self.tcp.iter().map(|held| (TCP_SOCKET, held));
         let mount = self.mount.iter().map(|held| (MOUNT_SOCKET, held));
-        for (name, (_, socket)) in rdma.chain(mount) {
+        for (name, (_, socket)) in rdma.chain(tcp).chain(mount) {
             if !SockRef::from(socket).is_listener()? {
                 bail!(Usage(format!(
                     "the socket {name} that was handed to this process does not listen: its unit needs ListenStream= \
@@ -164,6 +170,7 @@ mod tests {
         let bound = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let sockets = Sockets {
             rdma: Vec::new(),
+            tcp: Vec::new(),
             mount: vec![(([127, 0, 0, 1], 0).into(), bound.into())],
         };
         assert!(refused(&sockets).contains("the socket mount that was handed"));
@@ -180,16 +187,19 @@ mod tests {
         let first = listener();
         let both = Sockets {
             rdma: vec![again(&first)],
+            tcp: Vec::new(),
             mount: vec![again(&first)],
         };
         assert!(refused(&both).contains("rdma and mount that were handed to this process are one"));
         let twice = Sockets {
             rdma: vec![again(&first), listener(), again(&first)],
+            tcp: Vec::new(),
             mount: vec![listener()],
         };
         assert!(refused(&twice).contains("rdma and rdma that were handed to this process are one"));
         let sockets = Sockets {
             rdma: vec![first, listener()],
+            tcp: vec![listener()],
             mount: vec![listener(), listener()],
         };
         sockets.check().unwrap();

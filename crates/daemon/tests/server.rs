@@ -27,6 +27,8 @@ async fn serve(dir: &Path, state: &Path) -> RunningServer {
     let options = ServerOptions {
         listen: vec![any_port],
         rdma_socket: None,
+        tcp: vec![any_port],
+        tcp_sockets: Vec::new(),
         mount: vec![any_port],
         mount_sockets: Vec::new(),
         exports: vec![Plan {
@@ -43,6 +45,7 @@ async fn serve(dir: &Path, state: &Path) -> RunningServer {
         },
         changes: Changes::Durable,
         state_dir: Some(state.to_owned()),
+        lease: Duration::from_secs(90),
         rpcbind: false,
         transport: ServerConfig::default(),
         reports: ReportPlaces {

@@ -33,8 +33,7 @@
 //! let message = w.finish();
 //!
 //! let mut args = CompoundArgs::parse(Reader::from(&message))?;
-//! let mut w = Writer::default();
-//! let mut reply = ReplyWriter::new(&mut w, args.tag, Ok(()));
+//! let mut reply = ReplyWriter::new(Writer::default(), args.tag, Ok(()));
 //! while let Some(operation) = args.next_operation() {
 //!     match operation {
 //!         Ok(ArgOp::PutRootFh) => reply.push(ResOp::PutRootFh(Ok(()))),
@@ -53,7 +52,7 @@
 //!     }
 //! }
 //! assert_eq!(reply.stream_len(), 12 + 8 + 8 + 8 + 8);
-//! reply.finish();
+//! let _message = reply.finish().finish();
 //! # Ok(())
 //! # }
 //! ```

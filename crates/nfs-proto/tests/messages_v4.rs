@@ -116,7 +116,7 @@ fn again(message: &Message) -> (Payload, Vec<Operation>, usize) {
         args.finish().unwrap();
     } else {
         let mut results = CompoundRes::parse(r.clone()).unwrap();
-        let mut reply = ReplyWriter::new(&mut w, results.tag, results.status);
+        let mut reply = ReplyWriter::new(w, results.tag, results.status);
         while let Some(result) = results.next_result() {
             let result = result.unwrap();
             operations.push(result.number());
@@ -124,7 +124,7 @@ fn again(message: &Message) -> (Payload, Vec<Operation>, usize) {
             reply.push(result);
         }
         assert_eq!(reply.status(), results.status);
-        reply.finish();
+        w = reply.finish();
         results.finish().unwrap();
         r.u32().unwrap();
     }

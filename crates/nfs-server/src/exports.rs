@@ -1,16 +1,19 @@
 //! Exports: file systems with their paths, access lists and user mapping.
 
 mod mounts;
+mod pseudo;
 
 use crate::client_options::{ClientOptions, ExportOptions};
 use crate::export_metrics::{ExportCounters, ExportStats, Slot};
 use crate::fs::{FileId, FileSystem};
 use crate::handle::HandleKey;
 use arc_swap::{ArcSwap, Guard};
+pub(crate) use mounts::Crossing;
 use mounts::{Above, Mounts};
 use nfs_proto::limits::MAX_EXPORT_PATH;
 use nfs_proto::{FileHandle, Status};
 use oncrpc::Caller;
+pub(crate) use pseudo::{Below, PSEUDO_EXPORT, PseudoTree, number_of};
 use siphasher::sip::SipHasher24;
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -55,6 +58,8 @@ pub(crate) struct List {
     absent: Vec<Absent>,
     /// Paths of file systems that were unmounted, as clients see them.
     unmounted: Vec<String>,
+    /// Directories above the exports.
+    pseudo: Arc<PseudoTree>,
 }
 
 /// An export whose file system is missing.
@@ -192,8 +197,11 @@ impl Exports {
         Ok(self.with_list(list))
     }
 
-    fn with_list(&self, list: List) -> Self {
+    fn with_list(&self, mut list: List) -> Self {
         let other = self.none();
+        list.pseudo = Arc::new(PseudoTree::of(
+            list.named().map(|(name, number, _)| (name, number)),
+        ));
         other.inner.current.store(Arc::new(list));
         other
     }
@@ -253,23 +261,22 @@ impl Exports {
     ) -> Result<Target, Status> {
         let (id, file) = self.inner.key.open(handle)?;
         let list = self.inner.current.load();
-        let Some(index) = list.exports.iter().position(|export| export.id == id) else {
-            let absent = list.absent.iter().find(|absent| absent.id == id);
-            let absent = absent.ok_or(Status::Stale)?;
-            slot.set(Some(absent.slot));
-            return Err(match absent.options.for_caller(caller) {
-                Some(_) => Status::Jukebox,
-                None => Status::Access,
-            });
-        };
-        let export = &list.exports[index];
-        slot.set(Some(export.slot));
-        let options = export.options.for_caller(caller).ok_or(Status::Access)?;
+        let (index, options) = list.admit(id, caller, slot)?;
         Ok(Target {
             export: ServedExport { list, index },
             file,
             options,
         })
+    }
+
+    /// Returns the current version of the list, for a call with several handles.
+    pub(crate) fn current(&self) -> Guard<Arc<List>> {
+        self.inner.current.load()
+    }
+
+    /// Takes the number of an export and a file out of a handle.
+    pub(crate) fn unseal(&self, handle: &FileHandle) -> Result<(u32, FileId), Status> {
+        self.inner.key.open(handle)
     }
 
     /// Seals the handle of a file.
@@ -294,6 +301,42 @@ impl Exports {
 }
 
 impl List {
+    /// Returns the index of an export and the rights of a caller. Sets `slot` to that of the counters, if the export
+    /// exists, also if the caller may not use it.
+    pub(crate) fn admit(
+        &self,
+        id: u32,
+        caller: &Caller,
+        slot: &Cell<Option<Slot>>,
+    ) -> Result<(usize, ClientOptions), Status> {
+        let Some(index) = self.exports.iter().position(|export| export.id == id) else {
+            let absent = self.absent.iter().find(|absent| absent.id == id);
+            let absent = absent.ok_or(Status::Stale)?;
+            slot.set(Some(absent.slot));
+            return Err(match absent.options.for_caller(caller) {
+                Some(_) => Status::Jukebox,
+                None => Status::Access,
+            });
+        };
+        let export = &self.exports[index];
+        slot.set(Some(export.slot));
+        let options = export.options.for_caller(caller).ok_or(Status::Access)?;
+        Ok((index, options))
+    }
+
+    /// Returns the exports with a path of their own, also those without a file system at present: path, number, rules.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&str, u32, &ExportOptions)> {
+        let present = self.exports.iter().filter(|export| export.above.is_none());
+        let present = present.map(|export| (&*export.name, export.id, &*export.options));
+        let absent = self.absent.iter();
+        present.chain(absent.map(|export| (&*export.name, export.id, &export.options)))
+    }
+
+    /// Returns the directories above the exports, as NFSv4 shows them.
+    pub(crate) fn pseudo(&self) -> &PseudoTree {
+        &self.pseudo
+    }
+
     /// Returns the number of a new export, if its name and number are free.
     fn claim(&self, name: &str, options: &ExportOptions) -> Result<u32, ExportError> {
         let well_formed = name.len() <= MAX_EXPORT_PATH as usize
@@ -306,6 +349,8 @@ impl List {
             return Err(ExportError::Name(name.into()));
         }
         let id = options.fsid.map_or_else(|| id_of(name), u32::from);
+        // The number of no export.
+        let id = id.max(PSEUDO_EXPORT + 1);
         self.check_free(name, id)?;
         Ok(id)
     }
@@ -372,6 +417,11 @@ fn id_of(name: &str) -> u32 {
 impl Export {
     pub(crate) fn id(&self) -> u32 {
         self.id
+    }
+
+    /// Whether it is in the list itself, and not mounted below another.
+    pub(crate) fn has_own_path(&self) -> bool {
+        self.above.is_none()
     }
 }
 

@@ -14,10 +14,11 @@ mod outcome;
 
 pub use acl::{Acl, AclEntry, AclWho, Acls, SetAcl, SetAcls};
 pub use attributes::{
-    Attributes, Before, FileKind, Identity, SetAttributes, SetTime, Time, Wcc, mode,
+    Attributes, Before, ChangeKind, FileKind, Identity, SetAttributes, SetTime, Time, Wcc, mode,
 };
 pub use error::Error;
 pub use file_id::FileId;
+pub(crate) use held::Unheld;
 pub use held::{ByteRange, HeldFile, LocalLock, LockFile, LockMode, OpenAccess};
 pub use name::{MAX_NAME, Name, Step};
 pub(crate) use outcome::{Change, Failed};
@@ -254,6 +255,10 @@ pub struct Abilities {
     pub max_name: u32,
     /// Whether names that differ in case only are one name.
     pub case_insensitive: bool,
+    /// Whether files have access control lists ([`FileSystem::acls`]).
+    pub lists: bool,
+    /// Relation of the values of [`Attributes::change`] of a file.
+    pub change: ChangeKind,
 }
 
 impl Default for Abilities {
@@ -264,6 +269,8 @@ impl Default for Abilities {
             max_links: 1,
             max_name: 255,
             case_insensitive: false,
+            lists: false,
+            change: ChangeKind::Undefined,
         }
     }
 }

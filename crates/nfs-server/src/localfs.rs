@@ -43,6 +43,17 @@
 //! **Idle files are closed** (`open_files/idle.rs`): the space of a file that a local user removes is free
 //! within two seconds, and a program can be executed that long after the last write to it.
 //!
+//! **Files that clients keep open** (NFSv4 OPEN; `open_files/held.rs`) are used by their handles until the last client closes them,
+//! also if a client or a local user removes their last names. It takes a descriptor for each, and for each owner of locks, of which
+//! there are so many and no more. Locks of bytes are those of the machine on local file systems (`open_files/lock_file.rs`): local
+//! programs see them and are seen, and while a client may lock a file that the server may write to, it cannot be executed here. On
+//! other file systems a lock could wait for another machine or process, and is known to the server alone. Where a handle is that of
+//! a path, a file ends with its last name.
+//!
+//! **The change attribute** (`volume/change_values.rs`) is the ctime where the kernel gives each change another one, which is probed.
+//! Elsewhere changes by clients are counted, and a state that a local program could change without a trace has another value at each
+//! look.
+//!
 //! **Waiting for disks.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting
 //! (`RESOLVE_CACHED`, `RWF_NOWAIT`) and become a job when the kernel would have to read a disk.
 //! Unstable writes of up to [`INLINE_WRITE`] bytes are tried in the same way where the file system
@@ -79,8 +90,8 @@ mod write_verifier;
 
 use crate::fs::{
     Abilities, Access, Acls, Attributes, Changed, DirBudget, DirFrom, DirPage, Error, FileId,
-    FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut, Renamed, Seen, SetAcls,
-    SetAttributes, Space, Stability, Step, Time, WriteOut,
+    FileSystem, Found, HeldFile, Identity, Linked, Make, Name, OpenAccess, Outcome, ReadOut,
+    Renamed, Seen, SetAcls, SetAttributes, Space, Stability, Step, Time, WriteOut,
 };
 use crate::permission;
 use bytes::Bytes;
@@ -92,7 +103,7 @@ pub use open::OpenError;
 use open::Opening;
 use open_files::sweeper::EndSweeper;
 pub use operations::data::INLINE_WRITE;
-use operations::{acl, attributes, data, entries, listing, make, root};
+use operations::{acl, attributes, data, entries, held, listing, make, root};
 pub use options::{Changes, Handles, LocalFsOptions};
 use rustix::fd::AsFd;
 use std::collections::HashSet;
@@ -252,6 +263,18 @@ impl FileSystem for LocalFs {
                 attributes: Some(attributes),
                 result: Ok(granted),
             })
+        })
+    }
+
+    fn open(
+        &self,
+        who: &Identity,
+        file: FileId,
+        access: OpenAccess,
+    ) -> Outcome<Result<Arc<dyn HeldFile>, Error>> {
+        let who = who.clone();
+        self.run(file, move |layers, pace| {
+            held::open(layers, &who, file, access, pace)
         })
     }
 

@@ -10,16 +10,17 @@ mod directory;
 mod tree;
 
 use crate::fs::{
-    Abilities, Access, Attributes, Changed, DirBudget, DirFrom, DirPage, Error, Failed, FileId,
-    FileSystem, Found, Identity, Linked, Make, Name, Outcome, ReadOut, Renamed, Seen,
-    SetAttributes, Space, Stability, Step, Time, Wcc, WriteOut, fresh_verifier,
+    Abilities, Access, Attributes, ChangeKind, Changed, DirBudget, DirFrom, DirPage, Error, Failed,
+    FileId, FileSystem, Found, HeldFile, Identity, Linked, LockFile, Make, Name, OpenAccess,
+    Outcome, ReadOut, Renamed, Seen, SetAttributes, Space, Stability, Step, Time, Unheld, Wcc,
+    WriteOut, fresh_verifier,
 };
 use crate::permission::{self, EXECUTE, READ, WRITE};
 use bytes::Bytes;
 use directory::Names;
 use oncrpc::xdr::{Gather, gather_len};
 use std::num::NonZeroU32;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tree::{Body, Inode, Tree};
 
 /// Largest file, in bytes.
@@ -30,7 +31,7 @@ const MAX_LINKS: u32 = 65_000;
 
 /// A file system in memory.
 pub struct MemFs {
-    tree: RwLock<Tree>,
+    tree: Arc<RwLock<Tree>>,
     /// Number of this instance, which is in every id, so that ids of another instance are stale.
     instance: u64,
 }
@@ -41,7 +42,7 @@ impl MemFs {
     /// All users may write to its root.
     pub fn new(limit: u64) -> Self {
         Self {
-            tree: RwLock::new(Tree::new(limit, Names::default())),
+            tree: Arc::new(RwLock::new(Tree::new(limit, Names::default()))),
             instance: fresh_verifier(),
         }
     }
@@ -69,17 +70,17 @@ impl MemFs {
     /// Keeps times that clients set in steps of this many nanoseconds, rounded down, and says so in FSINFO. Other times are
     /// those of the clock.
     #[must_use]
-    pub fn keeping_times_in_steps_of(mut self, nanos: NonZeroU32) -> Self {
-        let tree = self.tree.get_mut().unwrap_or_else(PoisonError::into_inner);
-        tree.time_step = nanos;
+    pub fn keeping_times_in_steps_of(self, nanos: NonZeroU32) -> Self {
+        self.write().time_step = nanos;
         self
     }
 
-    fn with_names(mut self, names: Names) -> Self {
-        let tree = self.tree.get_mut().unwrap_or_else(PoisonError::into_inner);
+    fn with_names(self, names: Names) -> Self {
+        let mut tree = self.write();
         let step = tree.time_step;
         *tree = Tree::new(tree.space().total, names);
         tree.time_step = step;
+        drop(tree);
         self
     }
 
@@ -88,7 +89,7 @@ impl MemFs {
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Tree> {
-        self.tree.write().unwrap_or_else(PoisonError::into_inner)
+        write(&self.tree)
     }
 
     fn number(&self, file: FileId) -> Result<u64, Error> {
@@ -154,6 +155,28 @@ impl MemFs {
     }
 }
 
+fn write(tree: &RwLock<Tree>) -> RwLockWriteGuard<'_, Tree> {
+    tree.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that a client has open. No program but the server can lock it.
+struct Held {
+    tree: Arc<RwLock<Tree>>,
+    file: u64,
+}
+
+impl HeldFile for Held {
+    fn open_for_locks(&self) -> Outcome<Result<Arc<dyn LockFile>, Error>> {
+        Unheld.open_for_locks()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        write(&self.tree).release(self.file);
+    }
+}
+
 fn wcc(tree: &Tree, number: u64, before: &Attributes) -> Wcc {
     Wcc {
         before: Some(before.before()),
@@ -174,6 +197,8 @@ impl FileSystem for MemFs {
             max_links: MAX_LINKS,
             max_name: 255,
             case_insensitive: tree.names().fold_case,
+            change: ChangeKind::Increasing,
+            lists: false,
         }
     }
 
@@ -226,6 +251,30 @@ impl FileSystem for MemFs {
                 Ok(permission::granted(who, attributes, want))
             })
         })
+    }
+
+    fn open(
+        &self,
+        who: &Identity,
+        file: FileId,
+        access: OpenAccess,
+    ) -> Outcome<Result<Arc<dyn HeldFile>, Error>> {
+        let open = || {
+            let file = self.number(file)?;
+            let mut tree = self.write();
+            let attributes = tree.get(file)?.attributes(file);
+            permission::check_regular(attributes.kind)?;
+            if access.contains(OpenAccess::READ) {
+                permission::check_read(who, &attributes)?;
+            }
+            if access.contains(OpenAccess::WRITE) {
+                permission::check_write(who, &attributes)?;
+            }
+            tree.hold(file)?;
+            let tree = Arc::clone(&self.tree);
+            Ok(Arc::new(Held { tree, file }) as Arc<dyn HeldFile>)
+        };
+        Outcome::Ready(open())
     }
 
     fn read_link(&self, _: &Identity, file: FileId) -> Outcome<Seen<Bytes>> {
@@ -383,6 +432,10 @@ impl FileSystem for MemFs {
                 return Err(Error::Invalid);
             }
             permission::check_add(who, before)?;
+            // A file without a name, which is held, gets none.
+            if file.links == 0 {
+                return Err(Error::NotFound);
+            }
             if file.links >= MAX_LINKS {
                 return Err(Error::TooManyLinks);
             }

@@ -111,11 +111,17 @@ impl<P: Eq> Client<P> {
         principal: &P,
         sequence: SequenceId,
     ) -> Result<Creation, Status> {
-        if self.principal != *principal {
+        // RFC 8881 §18.36.4: it is the confirmation that is for the principal of the EXCHANGE_ID. Later sessions are for who knows
+        // the client id, unless its state is protected.
+        if (!self.is_confirmed() || self.protection.is_some()) && self.principal != *principal {
             return Err(Status::ClientIdInUse);
         }
         if sequence.0 == self.slot.sequence {
-            return Ok(Creation::Replay(self.slot.reply));
+            return Ok(match self.slot.reply {
+                // A retry finds its arguments too small again. A client that believes that the failure did not count may have others.
+                Err(Status::TooSmall) => Creation::New,
+                reply => Creation::Replay(reply),
+            });
         }
         if sequence.0 != self.slot.sequence.wrapping_add(1) {
             return Err(Status::SequenceMisordered);
@@ -276,8 +282,6 @@ impl<P: Clone + Eq> Clients<P> {
                 break id;
             }
         };
-        let mut sequence = [0; 4];
-        random.fill(&mut sequence);
         let known = self.owners.get_key_value(call.owner);
         let owner = known.map_or_else(|| call.owner.into(), |(owner, _)| Arc::clone(owner));
         self.owners
@@ -294,7 +298,7 @@ impl<P: Clone + Eq> Clients<P> {
             protection: call.protection,
             stage: Stage::Unconfirmed,
             slot: CreateSlot {
-                sequence: u32::from_ne_bytes(sequence),
+                sequence: FIRST_SEQUENCE.wrapping_sub(1),
                 // RFC 8881 §18.36.4.
                 reply: Err(Status::SequenceMisordered),
             },
@@ -356,18 +360,19 @@ impl<P: Clone + Eq> Clients<P> {
     }
 }
 
-/// `EXCHGID4_FLAG_SUPP_FENCE_OPS` (RFC 7862 §14.1).
-const SUPP_FENCE_OPS: u32 = 4;
+/// Sequence id of the first CREATE_SESSION of a client id. Any would do (RFC 8881 §18.35.4); others have this one too.
+const FIRST_SEQUENCE: u32 = 1;
 
-/// Checks the flags of an EXCHANGE_ID.
+/// Checks the flags of an EXCHANGE_ID. `EXCHGID4_FLAG_SUPP_FENCE_OPS` (RFC 7862 §14.1) means nothing here: there are no copies between
+/// servers that could be fenced.
 ///
 /// # Errors
 ///
 /// `Invalid`: a flag that means nothing, or that only a reply has (RFC 8881 §18.35.3).
 fn check_flags(flags: ExchangeFlags) -> Result<(), Status> {
     let known = ExchangeFlags::all().difference(ExchangeFlags::CONFIRMED_R);
-    match flags.bits() & !(known.bits() | SUPP_FENCE_OPS) {
-        0 => Ok(()),
-        _ => Err(Status::Invalid),
+    match known.contains(flags) {
+        true => Ok(()),
+        false => Err(Status::Invalid),
     }
 }

@@ -27,6 +27,9 @@ use std::time::{Duration, Instant};
 
 pub use files::{LockError, LockRequest, OpenRequest};
 
+/// Bytes of the reply to a SEQUENCE alone: header of RPC, status, tag, number of results, result.
+const SEQUENCE_REPLY: u32 = 24 + 4 + 4 + 4 + 8 + 36;
+
 /// Settings of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -137,9 +140,15 @@ pub struct Request {
     session: SessionId,
     cache_this: bool,
     result: SequenceOk,
+    fore: ChannelAttributes,
 }
 
 impl Request {
+    /// Returns what the session has agreed on for requests and replies.
+    pub fn fore(&self) -> &ChannelAttributes {
+        &self.fore
+    }
+
     /// Returns the client.
     pub fn client(&self) -> ClientId {
         self.client
@@ -224,7 +233,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             sessions: Sessions::new(sessions, slots, config.fore, config.back),
             states: States::new(config.limits),
             leases: Leases::default(),
-            grace: Grace::new(now + config.grace, recorded),
+            grace: Grace::new(now, config.grace, recorded),
             demands: VecDeque::new(),
         }
     }
@@ -361,6 +370,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// - `BadSession`: there is no such session.
     /// - `ConnectionNotBound`: the client insists on BIND_CONN_TO_SESSION, and this connection had none.
     /// - `TooManyOperations`, `RequestTooBig`: more than the session allows.
+    /// - `ReplyTooBigToCache`: no reply is small enough to be kept.
     /// - `BadSlot`, `BadHighSlot`: a slot that the client does not have.
     /// - `SequenceMisordered`: the sequence id is neither the last nor the next.
     /// - `SequenceFalseRetry`: another request had this sequence id.
@@ -373,6 +383,9 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         if call.size > session.fore.max_request {
             return Err(Status::RequestTooBig);
         }
+        if args.cache_this && session.fore.max_response_cached < SEQUENCE_REPLY {
+            return Err(Status::ReplyTooBigToCache);
+        }
         let id = session.client;
         let client = self.clients.usable(id).expect("a session has a client");
         let must_be_bound = client.protection.is_some();
@@ -382,6 +395,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         }
         renew(client, &mut self.leases, now, self.config.lease);
         let session = self.sessions.get(args.session)?;
+        let fore = session.fore;
         let (highest_slot, target_highest_slot) = session.highest_slots();
         let result = SequenceOk {
             session: args.session,
@@ -397,6 +411,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
                 session: args.session,
                 cache_this: args.cache_this,
                 result,
+                fore,
             }),
             Place::Replay(reply) => Sequenced::Replay(reply),
             Place::Uncached => Sequenced::Uncached(result),

@@ -221,11 +221,8 @@ impl Sessions {
         wishes: &Wishes,
     ) -> Result<(ChannelAttributes, ChannelAttributes), Status> {
         let fore = self.fore.grant(&wishes.fore)?;
-        let back = match wishes.callbacks {
-            true => self.back.grant(&wishes.back)?,
-            // Without callbacks the attributes of the back channel mean nothing, and are returned.
-            false => wishes.back,
-        };
+        // Also without callbacks now: another connection may be bound for them later.
+        let back = self.back.grant(&wishes.back)?;
         let of_client = self.of_client.get(&client).map_or(0, Vec::len);
         let of_address = self.of_address.get(&wishes.address).copied().unwrap_or(0);
         let has_room = may_grow(of_address, self.sessions.len(), self.max);

@@ -27,7 +27,7 @@ fn limits(max_requests: u32) -> ChannelLimits {
     ChannelLimits {
         max_request: 1 << 20,
         max_response: 1 << 20,
-        max_response_cached: 64,
+        max_response_cached: 128,
         max_operations: 8,
         max_requests,
         min_message: 512,
@@ -49,7 +49,7 @@ fn attributes(max_requests: u32) -> ChannelAttributes {
     ChannelAttributes {
         max_request: 1 << 16,
         max_response: 1 << 16,
-        max_response_cached: 64,
+        max_response_cached: 128,
         max_operations: 8,
         max_requests,
         ..ChannelAttributes::default()

@@ -102,6 +102,8 @@ impl Dispatch {
     /// Tells admission control of the use of the connection. Returns false if it was evicted. A
     /// connection that waits for the peer to take what is sent may be evicted.
     pub(crate) fn still_admitted(&mut self, blocked: bool) -> bool {
+        let on_task = self.calls.futures() + self.waiting.len();
+        self.shared.traffic.set_on_task(on_task);
         let is_idle = self.is_idle() && self.shared.calls.in_flight() == 0;
         let now = match blocked {
             true => Use::Idle,
@@ -165,6 +167,7 @@ impl Dispatch {
         if len > limit {
             return Err(ConnectionEnd::Record(RecordError::TooLarge { len, limit }));
         }
+        self.shared.traffic.call(len);
         if let Some(admitted) = &mut self.admitted {
             if !self.called {
                 admitted.set_up();
@@ -228,6 +231,7 @@ impl Take for Dispatch {
             (Ok(_), Ok(CALL)) if self.draining => Ok(()),
             (Ok(_), Ok(CALL)) => self.call(record),
             (Ok(xid), Ok(REPLY)) => {
+                self.shared.traffic.received(record.message.stream_len());
                 self.reply(xid, record.message);
                 Ok(())
             }

@@ -4,9 +4,10 @@ use crate::dispatch::Dispatch;
 use crate::driver::{Driver, TimeLimits};
 use crate::input::Input;
 use crate::memory::Memory;
+use crate::monitor::ServerMonitor;
 use crate::record::Decoder;
 use crate::shared::{Job, Shared};
-use crate::source::{Accepted, IncomingStream, Source};
+use crate::source::{Accepted, IncomingStream, Sockets, Source};
 use buffer::Pool;
 use oncrpc::{
     Caller, Chain, Connections, LocalUserError, LocalUsers, OpenConnection, Origin, PeerGroup,
@@ -19,6 +20,7 @@ use rpc_serving::intake::Intake;
 use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
 use rpc_serving::turns::EventLoop;
 use rpc_serving::warning_log::WarningLog;
+use rpc_serving::workers::{Worker, Workers};
 use std::error::Error;
 use std::future::Future;
 use std::io;
@@ -122,9 +124,13 @@ struct Accepting {
     pool: Option<Pool>,
     memory: Memory,
     admission: Admission,
+    /// Turns of connections on the runtime of the server itself.
     event_loop: EventLoop,
+    /// Other event loops for the connections, if there are some.
+    workers: Option<Workers>,
     jobs: Jobs<Job>,
     registries: Registries,
+    monitor: ServerMonitor,
     /// Tells connections that the server stops.
     stop: Stop,
     log: Arc<WarningLog>,
@@ -156,7 +162,20 @@ impl Registries {
 impl Server {
     /// Creates a server that admits every client.
     pub fn new(listener: TcpListener, service: Arc<dyn Service>, limits: Limits) -> Self {
-        Self::from(Source::Socket(listener), service, limits)
+        Self::listening(vec![listener], service, limits)
+    }
+
+    /// Creates a server of several listening sockets that admits every client. The limits are those of all together.
+    ///
+    /// # Panics
+    ///
+    /// If there is no socket.
+    pub fn listening(
+        listeners: Vec<TcpListener>,
+        service: Arc<dyn Service>,
+        limits: Limits,
+    ) -> Self {
+        Self::from(Source::Sockets(Sockets::new(listeners)), service, limits)
     }
 
     /// Creates a server for streams that something else accepts. It has no address of its own.
@@ -179,8 +198,10 @@ impl Server {
             memory: Memory::new(limits.memory.max(limits.record)),
             admission,
             event_loop: EventLoop::default(),
+            workers: None,
             jobs: Jobs::new(MAX_BLOCKING),
             registries: Registries::default(),
+            monitor: ServerMonitor::default(),
             stop: Stop::default(),
             log: Arc::default(),
         };
@@ -238,7 +259,20 @@ impl Server {
         self
     }
 
-    /// The address on which it listens.
+    /// Serves the connections on these event loops, each on the one with the fewest, instead of on the runtime that it runs
+    /// on.
+    #[must_use]
+    pub fn workers(mut self, workers: Workers) -> Self {
+        self.accepting.workers = Some(workers);
+        self
+    }
+
+    /// Returns a monitor, which others can read statistics from.
+    pub fn monitor(&self) -> ServerMonitor {
+        self.accepting.monitor.clone()
+    }
+
+    /// The address on which it listens, the first of several.
     ///
     /// # Errors
     ///
@@ -268,8 +302,16 @@ impl Server {
             };
             match accepted {
                 Some(Ok(stream)) => {
-                    if let Some(driver) = accepting.take_in(stream) {
-                        connections.spawn(driver);
+                    let workers = accepting.workers.as_ref();
+                    let worker = workers.map(Workers::least_loaded);
+                    match (accepting.take_in(stream, worker), worker) {
+                        (Some(driver), Some(worker)) => {
+                            connections.spawn_on(driver, worker.runtime());
+                        }
+                        (Some(driver), None) => {
+                            connections.spawn(driver);
+                        }
+                        (None, _) => accepting.monitor.refused(),
                     }
                 }
                 Some(Err(error)) => {
@@ -297,8 +339,8 @@ impl Server {
 }
 
 impl Accepting {
-    /// Makes the task of a connection, or logs why it is refused.
-    fn take_in(&self, stream: Accepted) -> Option<Driver> {
+    /// Makes the task of a connection, for this event loop if there are several, or logs why it is refused.
+    fn take_in(&self, stream: Accepted, on: Option<&Worker>) -> Option<Driver> {
         let (log, addr) = (&self.log, stream.peer());
         if !(self.admit)(addr.ip()) {
             log.warn_of(PeerGroup::of(addr.ip()), |listen| {
@@ -321,14 +363,24 @@ impl Accepting {
                 return None;
             }
         };
-        let opened = self.open(stream, caller);
+        let opened = self.open(stream, caller, on);
         opened
             .inspect_err(|error| refused(caller.group, &**error))
             .ok()
     }
 
     /// Admits a connection, and makes its task.
-    fn open(&self, stream: Accepted, caller: Caller) -> Result<Driver, Box<dyn Error>> {
+    fn open(
+        &self,
+        stream: Accepted,
+        caller: Caller,
+        on: Option<&Worker>,
+    ) -> Result<Driver, Box<dyn Error>> {
+        let listener = stream.listener();
+        let stream = match on {
+            Some(worker) => stream.moved_to(worker.runtime())?,
+            None => stream,
+        };
         let (input, output) = stream.into_halves()?;
         let of_output = Some(self.memory.output(caller.group));
         let ends = self.stop.join();
@@ -355,7 +407,9 @@ impl Accepting {
         };
         let account = self.memory.account(caller.group);
         let input = Input::new(input, decoder, Some(account));
-        let open = self.registries.add(&shared);
+        let watched = self.monitor.taken_in(&shared, listener);
+        let open = (self.registries.add(&shared), watched);
+        let carried = on.map(Worker::carry);
         let driver = Driver::new(
             shared,
             input,
@@ -363,11 +417,10 @@ impl Accepting {
             limits,
             ends,
             self.limits.half_close,
-            move || {
-                drop(open);
-            },
+            move || drop((open, carried)),
         );
-        Ok(driver.with_turns(self.event_loop.join(caller.group)))
+        let turns = on.map_or(&self.event_loop, Worker::turns);
+        Ok(driver.with_turns(turns.join(caller.group)))
     }
 
     /// Returns the origin of a client, if the server distinguishes local users.

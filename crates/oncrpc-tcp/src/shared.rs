@@ -3,6 +3,7 @@
 use crate::calls::{Calls, Waiting};
 use crate::connection_end::ConnectionEnd;
 use crate::memory::{Lease, OutputLease};
+use crate::monitor::Traffic;
 use crate::output::{Outgoing, Output};
 use oncrpc::xdr::{Payload, Reader};
 use oncrpc::{Caller, Reply, ReplyBound, TransportError, USUAL_DEPTH};
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     /// Calls of this end.
     pub(crate) calls: Calls,
     pub(crate) output: Output,
+    /// Counters of what passes.
+    pub(crate) traffic: Traffic,
     /// Requests to end the connection.
     pub(crate) ends: EndRequests,
     /// Places in the queue for calls of this end.
@@ -55,6 +58,7 @@ impl Shared {
             caller,
             calls: Calls::new(),
             output: Output::new(stream, lease),
+            traffic: Traffic::default(),
             ends: ends.requests().clone(),
             places: Arc::new(Semaphore::new(QUEUE)),
             deadline,
@@ -184,6 +188,7 @@ impl Replies for ConnectionReplies<'_> {
             return 0;
         };
         let bytes = record.len;
+        self.0.traffic.reply();
         self.0.output.queue(record);
         bytes
     }
@@ -203,6 +208,7 @@ pub(crate) struct Job {
 impl Job {
     pub(crate) fn new(shared: &Arc<Shared>, lease: Option<Lease>) -> Self {
         shared.jobs.fetch_add(1, AcqRel);
+        shared.traffic.job();
         Self {
             shared: Arc::clone(shared),
             lease,
@@ -218,6 +224,7 @@ impl ReplyTo for Job {
             return self.shared.ends.ask(failed);
         };
         if let Some(record) = record_of(reply) {
+            self.shared.traffic.reply();
             self.shared.output.write(record);
         }
     }

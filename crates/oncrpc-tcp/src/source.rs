@@ -1,11 +1,14 @@
 //! Sources of the connections of a server.
 
 use crate::keepalive;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 /// A byte stream in both directions.
@@ -32,8 +35,43 @@ impl IncomingStream {
 
 /// Source of connections.
 pub(crate) enum Source {
-    Socket(TcpListener),
+    Sockets(Sockets),
     Streams(mpsc::Receiver<IncomingStream>),
+}
+
+/// Listening sockets of one server.
+pub(crate) struct Sockets {
+    /// At least one.
+    all: Vec<TcpListener>,
+    /// The one to ask first, so that none keeps the others from their connections.
+    next: usize,
+}
+
+impl Sockets {
+    /// # Panics
+    ///
+    /// If there is none.
+    pub(crate) fn new(all: Vec<TcpListener>) -> Self {
+        assert!(!all.is_empty(), "a server listens somewhere");
+        Self { all, next: 0 }
+    }
+
+    async fn accept(&mut self) -> io::Result<Accepted> {
+        poll_fn(|cx| {
+            for turn in 0..self.all.len() {
+                let index = (self.next + turn) % self.all.len();
+                let listener = &self.all[index];
+                if let Poll::Ready(accepted) = listener.poll_accept(cx) {
+                    self.next = index + 1;
+                    let (stream, peer) = accepted?;
+                    let at = listener.local_addr().ok();
+                    return Poll::Ready(Ok(Accepted::Socket(stream, peer, at)));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
 }
 
 /// The two directions of a stream.
@@ -44,7 +82,8 @@ pub(crate) type Halves = (
 
 /// A connection that has come.
 pub(crate) enum Accepted {
-    Socket(TcpStream, SocketAddr),
+    /// A socket, its peer, and the address of the listener.
+    Socket(TcpStream, SocketAddr, Option<SocketAddr>),
     Stream(IncomingStream),
 }
 
@@ -52,10 +91,7 @@ impl Source {
     /// Waits for a connection. Cancelling it loses none.
     pub(crate) async fn accept(&mut self) -> io::Result<Accepted> {
         match self {
-            Self::Socket(listener) => {
-                let (stream, peer) = listener.accept().await?;
-                Ok(Accepted::Socket(stream, peer))
-            }
+            Self::Sockets(sockets) => sockets.accept().await,
             Self::Streams(streams) => match streams.recv().await {
                 Some(stream) => Ok(Accepted::Stream(stream)),
                 // There will be none.
@@ -66,7 +102,7 @@ impl Source {
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
-            Self::Socket(listener) => listener.local_addr(),
+            Self::Sockets(sockets) => sockets.all[0].local_addr(),
             Self::Streams(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
@@ -75,20 +111,41 @@ impl Source {
 impl Accepted {
     pub(crate) fn peer(&self) -> SocketAddr {
         match self {
-            Self::Socket(_, peer) | Self::Stream(IncomingStream { peer, .. }) => *peer,
+            Self::Socket(_, peer, _) | Self::Stream(IncomingStream { peer, .. }) => *peer,
+        }
+    }
+
+    /// Address of the listener, if it is a socket that has accepted the connection.
+    pub(crate) fn listener(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Socket(_, _, listener) => *listener,
+            Self::Stream(_) => None,
+        }
+    }
+
+    /// The same connection, whose socket wakes tasks of another runtime.
+    pub(crate) fn moved_to(self, runtime: &Handle) -> io::Result<Self> {
+        match self {
+            Self::Socket(stream, peer, listener) => {
+                let stream = stream.into_std()?;
+                let _within = runtime.enter();
+                let stream = TcpStream::from_std(stream)?;
+                Ok(Self::Socket(stream, peer, listener))
+            }
+            Self::Stream(_) => Ok(self),
         }
     }
 
     pub(crate) fn socket(&self) -> io::Result<BorrowedFd<'_>> {
         match self {
-            Self::Socket(stream, _) => Ok(stream.as_fd()),
+            Self::Socket(stream, ..) => Ok(stream.as_fd()),
             Self::Stream(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
     pub(crate) fn into_halves(self) -> io::Result<Halves> {
         match self {
-            Self::Socket(stream, _) => {
+            Self::Socket(stream, ..) => {
                 keepalive::prepare(&stream)?;
                 let (input, output) = stream.into_split();
                 Ok((Box::new(input), Box::new(output)))

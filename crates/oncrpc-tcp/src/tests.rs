@@ -535,6 +535,7 @@ async fn replies_to_calls_before_one_on_which_the_service_fails_are_sent() {
 
 mod directions;
 mod jobs;
+mod listeners;
 mod replies;
 mod turns;
 

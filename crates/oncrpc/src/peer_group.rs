@@ -37,6 +37,17 @@ impl PeerGroup {
     pub fn of_user(uid: u32) -> Self {
         Self(Group::User(uid))
     }
+
+    /// Returns a number that no other group has, for tables that know nothing of addresses.
+    pub fn number(self) -> u128 {
+        // The IPv6 addresses whose first 64 bits are zero stand for no network of their own.
+        match self.0 {
+            Group::Address(IpAddr::V4(address)) => address.to_ipv6_mapped().to_bits(),
+            Group::Address(IpAddr::V6(network)) => network.to_bits(),
+            Group::ThisMachine => 1,
+            Group::User(uid) => 1 << 32 | u128::from(uid),
+        }
+    }
 }
 
 impl fmt::Display for PeerGroup {
@@ -77,5 +88,23 @@ mod tests {
         assert_ne!(PeerGroup::of_user(1), PeerGroup::of_user(2));
         assert_ne!(PeerGroup::of_user(0), PeerGroup::THIS_MACHINE);
         assert_eq!(PeerGroup::of_user(7).to_string(), "uid 7 of this machine");
+    }
+
+    #[test]
+    fn groups_have_different_numbers() {
+        let groups = [
+            PeerGroup::THIS_MACHINE,
+            PeerGroup::of_user(0),
+            PeerGroup::of_user(u32::MAX),
+            group("0.0.0.0"),
+            group("0.0.0.1"),
+            group("255.255.255.255"),
+            group("::"),
+            group("2001:db8::1"),
+        ];
+        let numbers: std::collections::HashSet<_> =
+            groups.iter().map(|group| group.number()).collect();
+        assert_eq!(numbers.len(), groups.len());
+        assert_eq!(group("2001:db8::1").number(), group("2001:db8::2").number());
     }
 }

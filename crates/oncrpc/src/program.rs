@@ -6,8 +6,8 @@ use crate::message::{
     AcceptStatus, CallError, CallHeader, Procedure, RPC_VERSION, RejectStatus, ReplyHeader,
     ReplyStatus, write_success,
 };
-use crate::service::{Answer, Caller, ReceivedCall, Reply, Service};
-use crate::xdr::{Error, Parts, Payload, Reader, Writer};
+use crate::service::{Answer, Caller, ConnectionId, ReceivedCall, Reply, Service};
+use crate::xdr::{Error, Parts, Payload, Place, Reader, Writer};
 use buffer::Buffer;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -27,6 +27,11 @@ pub trait Program: Send + Sync {
     /// [`Service::closed_in_order`] does.
     fn closed_in_order(&self, caller: &Caller) {
         let _ = caller;
+    }
+
+    /// Reports that a connection has ended, as [`Service::connection_ended`] does.
+    fn connection_ended(&self, connection: ConnectionId) {
+        let _ = connection;
     }
 
     /// Returns an upper bound for the reply to a call, under the rules of [`Service::reply_bound`].
@@ -110,6 +115,16 @@ impl Call {
         r.skip(self.args_at)
             .expect("the header was read before, so that it is there");
         r
+    }
+
+    /// Returns the bytes of the whole message, by-reference items included.
+    pub fn size(&self) -> usize {
+        self.payload.stream_len()
+    }
+
+    /// A reader where another of this call was.
+    pub fn args_at(&self, place: Place) -> Reader<'_> {
+        Reader::at_place(&self.payload, place)
     }
 
     /// Passes the bytes of the arguments to `visit`, piece by piece. They are the same whether data
@@ -256,6 +271,12 @@ impl Service for Programs {
     fn closed_in_order(&self, caller: &Caller) {
         for program in &self.programs {
             program.closed_in_order(caller);
+        }
+    }
+
+    fn connection_ended(&self, connection: ConnectionId) {
+        for program in &self.programs {
+            program.connection_ended(connection);
         }
     }
 }

@@ -14,6 +14,7 @@
 //! - [`jobs`]: threads for calls that may wait for a disk.
 //! - [`warning_log`]: warnings about peers.
 //! - [`warnings`]: how many of them are logged.
+//! - [`workers`]: event loops that servers share.
 //!
 //! The first four are values without a lock, a clock or a waker, for owners that have these.
 //!
@@ -61,3 +62,4 @@ pub mod shares;
 pub mod turns;
 pub mod warning_log;
 pub mod warnings;
+pub mod workers;

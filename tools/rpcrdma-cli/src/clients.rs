@@ -28,12 +28,12 @@ use unicode_width::UnicodeWidthStr;
     --socket /run/rpcrdma/control-0.0.0.0:20049.sock
 
 `calls` are those so far, `busy` those in flight and how many may be (credits); `in` and `out` are bytes, by RDMA and inline, \
-in units of 1024. `over` is iwarp for software iWARP, verbs for an RDMA device, or tcp for a TCP client of a gateway. The clients \
+in units of 1024. `over` is iwarp for software iWARP, verbs for an RDMA device, or tcp for a client over TCP. The clients \
 of a gateway, and of a server with several addresses, stand below the address that they came to.
 
 With -l, `over` names the RDMA device, `listen` is that address, chunks were read from or written to the \
 client by RDMA, and `again` counts retransmitted calls, which are not executed twice. Of a client over TCP, only calls and bytes \
-(under inline) are counted, and its age begins with its first call.
+(under inline) are counted; the age of one of a gateway begins with its first call.
 
 Only the user who runs the server, and root, can query it.")]
 pub(crate) struct ClientsArgs {

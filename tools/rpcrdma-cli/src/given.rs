@@ -48,8 +48,9 @@ mod tests {
     const OF_SERVERS: [&str; 3] = ["listen", "mount-port", "rpcbind"];
 
     /// A value of each option with a value, which is not the one by default.
-    const VALUES: [(&str, &str); 19] = [
+    const VALUES: [(&str, &str); 20] = [
         ("listen", "192.0.2.1:7"),
+        ("tcp", "7"),
         ("mount-port", "7"),
         ("allow", "192.0.2.0/24"),
         ("changes", "cached"),
@@ -79,6 +80,7 @@ mod tests {
     fn no_sockets() -> Sockets {
         Sockets {
             rdma: Vec::new(),
+            tcp: Vec::new(),
             mount: Vec::new(),
         }
     }

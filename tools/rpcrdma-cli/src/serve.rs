@@ -31,7 +31,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
     let checked = args.check.wanted(args.config.as_deref())?;
     let (configuration, errors) = args.source(&sockets).read()?;
     if checked == Some(Checked::All) {
-        return check::check_and_print(&configuration, sockets.mount, errors, args.json).await;
+        return check::check_and_print(&configuration, sockets, errors, args.json).await;
     }
     failure::check_none(errors)?;
     if checked == Some(Checked::File) {
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
         connections
             .provider
             .open_to_listen(software, &settings.listen, sockets.rdma)?;
-    let options = configuration.options(sockets.mount);
+    let options = configuration.options(sockets.tcp, sockets.mount);
     let mut server = RunningServer::start(options, providers).await?;
     let announcement = Announcement::new(&server, connections);
     announce(&announcement, args.json)?;

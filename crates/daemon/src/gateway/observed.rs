@@ -9,6 +9,7 @@ use crate::control::{
     ClientStatus, FailedPairStatus, GatewayStatus, ListenerStatus, PairEvent, PairStatistics,
     PairStatus,
 };
+use crate::listening::TCP;
 use crate::metrics::families::{Families, Labels, Listener};
 use crate::reloads::Reloads;
 use crate::reports::Tells;
@@ -155,7 +156,7 @@ fn over_tcp(now: &TcpClient) -> ClientStatus {
     };
     ClientStatus {
         address: now.addr.to_string(),
-        provider: Some(transports::TCP.to_owned()),
+        provider: Some(TCP.to_owned()),
         state: state.name().to_owned(),
         age_seconds: now.age.as_secs_f64(),
         credits_in_use: now.in_flight as u64,

@@ -6,7 +6,7 @@ use super::descriptors::{Shares, of_client, refusals};
 use super::event_loops::{EventLoops, SharedGateway};
 use super::plan::{self, PairPlan};
 use super::sockets::Sockets;
-use super::transports::{Sides, over_tcp};
+use super::transports::Sides;
 use super::upstream_connector::UpstreamConnector;
 use super::urls::Scheme;
 use crate::addresses::meet;
@@ -15,7 +15,7 @@ use crate::clients::Addresses;
 use crate::control::ListenerStatus;
 use crate::guard::{self, Guarded};
 use crate::listen;
-use crate::listening::Listening;
+use crate::listening::{Listening, over_tcp};
 use crate::locked_memory;
 use crate::names::Names;
 use crate::providers::{connections_with_memory, warning};
@@ -25,9 +25,8 @@ use gateway::{
     CALLS_WITHOUT_PORT, Gateway, GatewayConfig, GatewayMonitor, Listen, MountFailures,
     MountForwarder, MountProxy, SourcePorts, Upstream, tcp_limits,
 };
-use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFSACL_PROGRAM, NFSACL_V3};
 use oncrpc::LocalUsers;
-use oncrpc_tcp::rpcbind::{NetId, Registration};
+use oncrpc_tcp::rpcbind::Registration;
 use rpc_serving::admission::Admission;
 use rpcrdma::any::{DeviceListeners, Over};
 use rpcrdma::{ClientConfig, Iwarp, ServerConfig, iwarp};
@@ -493,7 +492,7 @@ impl OverDevices {
     async fn listen(self, gateway: &Gateway, plan: &PairPlan) -> Vec<ListenerStatus> {
         let at = gateway.local_addr();
         if plan.listen.scheme == Scheme::Tcp {
-            return vec![over_tcp(at)];
+            return vec![over_tcp(at, None)];
         }
         let beside = match self.beside {
             Some(devices) => {
@@ -615,19 +614,11 @@ fn describe_share(shares: &Shares, wanted: usize) -> Option<String> {
 
 /// Registrations of a pair: NFS version 3 with its access control lists, and MOUNT.
 pub(super) fn entries(scheme: Scheme, nfs: SocketAddr, mount: SocketAddr) -> Vec<Registration> {
-    if scheme == Scheme::Rdma {
+    match scheme {
         // MOUNT is passed on over RDMA too.
-        return registration::entries(&[nfs], &[mount]);
+        Scheme::Rdma => registration::entries(&[nfs], &[], &[mount]),
+        Scheme::Tcp => registration::entries(&[], &[nfs], &[mount]),
     }
-    let over_tcp = [
-        (NFS_PROGRAM, NFS_V3, nfs),
-        (NFSACL_PROGRAM, NFSACL_V3, nfs),
-        (MOUNT_PROGRAM, MOUNT_V3, mount),
-    ];
-    over_tcp
-        .into_iter()
-        .flat_map(|(prog, vers, addr)| registration::of_families(prog, vers, NetId::tcp, &[addr]))
-        .collect()
 }
 
 #[cfg(test)]

@@ -4,12 +4,11 @@ use super::circles::reaches;
 use super::mount_place::MountPlace;
 use super::pairs::Pairs;
 use super::plan::PairPlan;
-use super::transports::over_tcp;
 use super::urls::Scheme;
 use crate::addresses::at_port;
 use crate::control::ListenerStatus;
 use crate::listen;
-use crate::listening::Listening;
+use crate::listening::{Listening, over_tcp};
 use crate::lookup::addresses_of;
 use crate::providers::warning;
 use anyhow::{Context, bail};
@@ -106,7 +105,7 @@ impl Pairs {
     ) -> anyhow::Result<(Vec<ListenerStatus>, Vec<String>)> {
         let addr = plan.listen.addr;
         if plan.listen.scheme == Scheme::Tcp {
-            return Ok((vec![over_tcp(addr)], Vec::new()));
+            return Ok((vec![over_tcp(addr, None)], Vec::new()));
         }
         let software = Iwarp::new(self.options.iwarp.clone());
         let setting = &plan.provider;

@@ -3,24 +3,11 @@
 use super::plan::PairPlan;
 use super::urls::Scheme;
 use crate::control::{ListenerStatus, ReachedOver, UpstreamStatus};
-use crate::listening::provider_name;
+use crate::listening::{TCP, provider_name};
 use gateway::UpstreamConnection;
 use nfs_client::printable;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-
-/// Name of TCP without RDMA in output, beside providers.
-pub const TCP: &str = "tcp";
-
-/// The listener of a pair for clients without RDMA.
-pub fn over_tcp(addr: SocketAddr) -> ListenerStatus {
-    ListenerStatus {
-        provider: TCP.to_owned(),
-        address: addr.to_string(),
-        device: None,
-        socket: None,
-    }
-}
 
 /// The transports of both sides of a pair.
 pub struct Sides {

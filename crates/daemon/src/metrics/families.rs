@@ -375,7 +375,7 @@ impl Families {
         one(
             "jobs_total",
             "Calls that were answered by jobs.",
-            now.server.jobs,
+            now.jobs(),
         );
         let mut one = |name, help, value: u64| self.gauges(name, help, &[(&[], value as f64)]);
         one(
@@ -403,10 +403,13 @@ impl Families {
     /// By address, of which there are as many as connections at most.
     fn clients(&mut self, now: &Snapshot) {
         let mut clients: BTreeMap<IpAddr, (u64, u64)> = BTreeMap::new();
+        for peer in now.peers() {
+            clients.entry(peer.ip().to_canonical()).or_default().0 += 1;
+        }
         for connection in &now.connections {
-            let address = connection.peer.ip().to_canonical();
-            let (connections, in_use) = clients.entry(address).or_default();
-            *connections += 1;
+            let (_, in_use) = clients
+                .entry(connection.peer.ip().to_canonical())
+                .or_default();
             *in_use += connection.credits_in_use as u64;
         }
         let clients: Vec<_> = clients
@@ -424,7 +427,7 @@ impl Families {
         );
         self.gauges(
             "client_credits_in_use",
-            "Calls in flight, by address of the client.",
+            "Calls in flight over RDMA, by address of the client.",
             &in_use,
         );
     }
@@ -455,7 +458,7 @@ impl Families {
         self.counters(
             "network_bytes_total",
             "Bytes on the network, with all framing above TCP.",
-            &both_ways(io.bytes_in, io.bytes_out),
+            &both_ways(now.bytes_in(), now.bytes_out()),
         );
         let labels: Vec<_> = io
             .work
@@ -477,7 +480,10 @@ impl Families {
         self.counters(
             "messages_total",
             "Calls received and replies sent.",
-            &both_ways(counters.calls_received, counters.replies_sent),
+            &both_ways(
+                counters.calls_received + now.tcp.calls,
+                counters.replies_sent + now.tcp.replies,
+            ),
         );
         self.counters(
             "registrations_total",

@@ -22,7 +22,7 @@ use oncrpc::plain;
 use rpcrdma::any::{DeviceListeners, Over, Providers, is_in_use};
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// A server that could start.
@@ -68,7 +68,7 @@ pub async fn check(
         running: &running,
     };
     let listening = listeners.check(open, &mut warnings, &mut errors).await;
-    let hosts: Vec<IpAddr> = options.listen.iter().map(|addr| addr.ip()).collect();
+    let hosts = options.hosts();
     warnings.extend(advice::warnings(plans, &addresses, &hosts));
     // Of a file that is not understood some would not be true.
     if file_is_right {
@@ -184,7 +184,7 @@ impl Listeners<'_> {
         self.check_rpcbind(warnings, errors).await;
         check_none(cannot)?;
         let asked = options.listen.clone();
-        Ok(Listening::new(asked, over_devices, beside))
+        Ok(Listening::new(asked, over_devices, beside).with_tcp(options.tcp.clone(), None))
     }
 
     /// Tries the ports of TCP.
@@ -199,6 +199,9 @@ impl Listeners<'_> {
         let software = options.rdma_socket.is_none() && !listens_over_devices;
         let software = options.listen.iter().filter(|_| software);
         let software = software.map(|addr| (*addr, listen::LISTEN_OPTION));
+        let tcp = options.tcp.iter();
+        let tcp = tcp.filter(|_| options.tcp_sockets.is_empty());
+        let tcp = tcp.map(|addr| (*addr, listen::TCP_OPTION));
         let mount = options.mount.iter();
         let mount = mount.filter(|_| options.mount_sockets.is_empty());
         let mount = mount.map(|addr| (*addr, "--mount-port"));
@@ -207,7 +210,7 @@ impl Listeners<'_> {
             .metrics
             .map(|addr| (addr, &**metrics_option));
         let mut refused = BTreeSet::new();
-        for (addr, option) in software.chain(mount).chain(metrics) {
+        for (addr, option) in software.chain(tcp).chain(mount).chain(metrics) {
             let Err(error) = listen::try_out(addr) else {
                 continue;
             };
@@ -228,8 +231,8 @@ impl Listeners<'_> {
             return;
         }
         let is_served = |addr| has(self.running, addr).is_some();
-        warnings.extend(ports_not_registered(&options.listen));
-        let entries = entries(&options.listen, &options.mount);
+        warnings.extend(ports_not_registered(&options.listen, &options.tcp));
+        let entries = entries(&options.listen, &options.tcp, &options.mount);
         match Registered::try_out(&entries, is_served).await {
             Ok(replaced) => {
                 let mut registered = PortsInUse::of("server");

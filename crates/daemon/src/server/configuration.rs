@@ -37,6 +37,8 @@ pub struct Source {
     pub exports: ExportsFrom,
     /// Addresses of sockets of the service manager, which take the place of those to listen at, if there are some.
     pub activated: Vec<SocketAddr>,
+    /// The same for TCP without RDMA.
+    pub activated_tcp: Vec<SocketAddr>,
     /// The same for MOUNT.
     pub activated_mount: Vec<SocketAddr>,
 }
@@ -87,19 +89,26 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// Options of the server; `mount` are sockets for MOUNT that listen already.
-    pub fn options(&self, mount: Vec<(SocketAddr, TcpListener)>) -> ServerOptions {
+    /// Options of the server, with sockets that listen already for TCP without RDMA and for MOUNT.
+    pub fn options(
+        &self,
+        tcp: Vec<(SocketAddr, TcpListener)>,
+        mount: Vec<(SocketAddr, TcpListener)>,
+    ) -> ServerOptions {
         let settings = &self.settings;
         let is_activated = !self.source.activated.is_empty();
         ServerOptions {
             listen: settings.listen.clone(),
             rdma_socket: is_activated.then_some(systemd::RDMA_SOCKET),
+            tcp: self.tcp_addresses(),
+            tcp_sockets: tcp,
             mount: self.mount_addresses(),
             mount_sockets: mount,
             exports: self.exports.clone(),
             trust: settings.trust,
             changes: settings.changes,
             state_dir: settings.state_dir.clone(),
+            lease: settings.lease,
             rpcbind: settings.rpcbind,
             transport: self.transport(),
             reports: settings.reports.clone(),
@@ -132,7 +141,7 @@ impl Configuration {
 
     /// The addresses that clients connect to, without ports.
     pub(super) fn hosts(&self) -> Vec<IpAddr> {
-        self.settings.listen.iter().map(SocketAddr::ip).collect()
+        self.for_nfs().map(|addr| addr.ip()).collect()
     }
 
     /// Adds settings and exports of the file. Returns its errors.
@@ -210,6 +219,14 @@ impl Configuration {
         }
     }
 
+    /// The addresses of TCP without RDMA.
+    fn tcp_addresses(&self) -> Vec<SocketAddr> {
+        match self.source.activated_tcp.is_empty() {
+            true => listen::tcp_addresses(&self.settings.tcp, &self.settings.listen),
+            false => self.source.activated_tcp.clone(),
+        }
+    }
+
     /// The addresses of MOUNT.
     fn mount_addresses(&self) -> Vec<SocketAddr> {
         match self.source.activated_mount.is_empty() {
@@ -218,44 +235,73 @@ impl Configuration {
         }
     }
 
+    /// The listeners but those of RDMA devices beside software iWARP.
+    fn listeners(&self) -> Vec<NamedListener> {
+        let source = &self.source;
+        let of = |key, addrs: Vec<SocketAddr>, is_held| {
+            let is_one = addrs.len() == 1 || key == "mount_port";
+            let all = addrs.into_iter().map(move |addr| NamedListener {
+                key,
+                name: match is_one {
+                    true => key.to_owned(),
+                    false => format!("{key} {addr}"),
+                },
+                addr,
+                is_held,
+            });
+            all.collect::<Vec<_>>()
+        };
+        let metrics = self.settings.reports.metrics;
+        [
+            of(
+                "listen",
+                self.settings.listen.clone(),
+                !source.activated.is_empty(),
+            ),
+            of(
+                "tcp",
+                self.tcp_addresses(),
+                !source.activated_tcp.is_empty(),
+            ),
+            of(
+                "mount_port",
+                self.mount_addresses(),
+                !source.activated_mount.is_empty(),
+            ),
+            of("metrics", metrics.into_iter().collect(), false),
+        ]
+        .concat()
+    }
+
     /// An error in words if there are too many listeners, or two of them cannot listen at the same time.
     fn wrong_with_listeners(&self) -> Option<String> {
-        if self.settings.listen.len() > MAX_LISTEN {
-            return Some(format!("listen has more than {MAX_LISTEN} addresses"));
+        let (rdma, tcp) = (self.settings.listen.len(), self.tcp_addresses().len());
+        for (key, count) in [("listen", rdma), ("tcp", tcp)] {
+            if count > MAX_LISTEN {
+                return Some(format!("{key} has more than {MAX_LISTEN} addresses"));
+            }
         }
-        let nfs = self
-            .settings
-            .listen
-            .iter()
-            .map(|addr| match self.settings.listen.len() {
-                1 => ("listen".to_owned(), *addr),
-                _ => (format!("listen {addr}"), *addr),
-            });
-        let mount = self.mount_addresses().into_iter();
-        let mount = mount.map(|addr| ("mount_port".to_owned(), addr));
-        let metrics = self.settings.reports.metrics.iter();
-        let metrics = metrics.map(|addr| ("metrics".to_owned(), *addr));
-        let listeners: Vec<_> = nfs.chain(mount).chain(metrics).collect();
-        // Sockets that listen already can.
-        let held = match self.source.activated.is_empty() {
-            true => 0,
-            false => self.source.activated.len() + self.source.activated_mount.len(),
-        };
+        let listeners = self.listeners();
         let mut pairs = listeners.iter().enumerate().flat_map(|(at, one)| {
-            let others = listeners.get((at + 1).max(held)..).unwrap_or_default();
-            others.iter().map(move |other| (one, other))
+            let others = listeners[at + 1..].iter();
+            others.map(move |other| (one, other))
         });
-        let (one, other) = pairs.find(|(one, other)| meet(one.1, other.1))?;
-        let are_listened_at = self.settings.listen.contains(&other.1);
+        // Sockets that listen already can.
+        let (one, other) = pairs
+            .find(|(one, other)| !(one.is_held && other.is_held) && meet(one.addr, other.addr))?;
+        let is_same = one.key == other.key;
         Some(
-            match (has_host_of(one.1, other.1), one.1.ip() == other.1.ip()) {
-                (true, false) if are_listened_at => is_part_of(&other.0, &one.0),
-                (false, false) if are_listened_at => is_part_of(&one.0, &other.0),
+            match (
+                has_host_of(one.addr, other.addr),
+                one.addr.ip() == other.addr.ip(),
+            ) {
+                (true, false) if is_same => is_part_of(&other.name, &one.name),
+                (false, false) if is_same => is_part_of(&one.name, &other.name),
                 (_, _) => format!(
                     "{} and {} are both port {}: each needs one of its own",
-                    one.0,
-                    other.0,
-                    one.1.port()
+                    one.name,
+                    other.name,
+                    one.addr.port()
                 ),
             },
         )
@@ -272,8 +318,14 @@ impl Configuration {
 
     /// The addresses at which other machines connect.
     fn for_others(&self) -> impl Iterator<Item = IpAddr> {
-        let all = self.settings.listen.iter().map(|addr| addr.ip());
+        let all = self.for_nfs().map(|addr| addr.ip());
         all.filter(|ip| !ip.to_canonical().is_loopback())
+    }
+
+    /// The addresses of NFS, whatever it is over.
+    fn for_nfs(&self) -> impl Iterator<Item = SocketAddr> {
+        let over_rdma = self.settings.listen.iter().copied();
+        over_rdma.chain(self.tcp_addresses())
     }
 
     /// Configuration of the transport.
@@ -292,6 +344,17 @@ impl Configuration {
                 "--max-connections, or max_connections of [server], sets the limit",
             )
     }
+}
+
+/// A listener, as errors name it.
+#[derive(Clone)]
+struct NamedListener {
+    key: &'static str,
+    /// The key, with the address if there are several.
+    name: String,
+    addr: SocketAddr,
+    /// Whether it is a socket of the service manager, which listens already.
+    is_held: bool,
 }
 
 /// An error in words for an address to listen at that another one has.
@@ -314,6 +377,7 @@ mod tests {
             given: Given::default(),
             exports: ExportsFrom::File(path),
             activated: Vec::new(),
+            activated_tcp: Vec::new(),
             activated_mount: Vec::new(),
         };
         let place = format!("{}/", dir.path().display());
@@ -353,6 +417,45 @@ mod tests {
     }
 
     #[test]
+    fn ports_of_tcp_are_at_the_hosts_of_rdma_and_are_in_nobodys_way() {
+        let hosts = "allow = \"192.0.2.0/24\"\nlisten = [\"192.0.2.1\", \"192.0.2.2\"]";
+        let tcp = |tcp: &str| read(&format!("{hosts}\ntcp = {tcp}")).unwrap();
+        let (configuration, errors) = tcp("[2049, \"127.0.0.1:7\"]");
+        assert!(errors.is_empty(), "{errors:?}");
+        let addrs = ["192.0.2.1:2049", "192.0.2.2:2049", "127.0.0.1:7"];
+        let addrs = addrs.map(|addr| addr.parse().unwrap());
+        assert_eq!(configuration.options(Vec::new(), Vec::new()).tcp, addrs);
+        for (value, says) in [
+            (
+                "20049",
+                "listen 192.0.2.1:20049 and tcp 192.0.2.1:20049 are both port 20049",
+            ),
+            (
+                "\"192.0.2.2:20048\"",
+                "tcp and mount_port are both port 20048",
+            ),
+            (
+                "[2049, \"0.0.0.0:2049\"]",
+                "tcp 192.0.2.1:2049 is a part of tcp 0.0.0.0:2049: leave it out",
+            ),
+        ] {
+            let (_, errors) = tcp(value);
+            let says = format!("exports.toml: [server]: {says}");
+            assert!(
+                errors.len() == 1 && errors[0].starts_with(&says),
+                "{errors:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn server_that_others_reach_over_tcp_has_to_be_told_for_whom_it_is() {
+        let (_, errors) = read("tcp = \"0.0.0.0\"").unwrap();
+        assert!(errors[0].contains("it is for nobody"), "{errors:?}");
+        assert!(read("tcp = 2049").unwrap().1.is_empty());
+    }
+
+    #[test]
     fn every_value_of_a_list_that_is_not_understood_is_told() {
         let (_, errors) = read(
             r#"allow = ["*", "192.0.2.0/24", "192.0.2.1/24", "laptop", "@trusted"]
@@ -381,6 +484,10 @@ mod tests {
     fn value_that_is_not_understood_is_told_what_it_can_be() {
         for (line, says) in [
             ("credits = 5000", "credits: 5000 is not in 1..=1024"),
+            (
+                "tcp = \"no\"",
+                "tcp: it is neither a port nor an address, as 2049, 0.0.0.0:2049 and [::]:2049 are",
+            ),
             ("mount_port = -1", "mount_port: -1 is not in 0..=65535"),
             ("threads = \"two\"", "threads: it is a number"),
             ("credits = 1.5", "credits: it is a number"),

@@ -7,7 +7,7 @@ use crate::control::{
     ClientStatus, ConnectionCounts, DuplicateRequests, ExportStatus, ListenerStatus,
     ProcedureStatus, RuleStatus, ServerEvent, ServerStatistics, ServerStatus,
 };
-use crate::listening::{Listening, provider_name};
+use crate::listening::{Listening, TCP, provider_name};
 use crate::metrics::families::families;
 use crate::reloads::Reloads;
 use crate::reports::Tells;
@@ -24,6 +24,8 @@ use std::time::{Instant, SystemTime};
 /// A running server as metrics, the control socket and the log show it.
 pub struct Observed {
     monitor: ServerMonitor,
+    /// Of TCP without RDMA, if that is served.
+    tcp: Option<oncrpc_tcp::ServerMonitor>,
     programs: CountedPrograms,
     listening: Listening,
     /// Addresses of MOUNT, and the name of the sockets of the service manager that it uses, if it uses any.
@@ -74,6 +76,8 @@ struct Administered {
 pub(crate) struct Snapshot {
     pub(crate) server: ServerStats,
     pub(crate) connections: Vec<ConnectionStats>,
+    pub(crate) tcp: oncrpc_tcp::ServerStats,
+    pub(crate) tcp_connections: Vec<oncrpc_tcp::ConnectionStats>,
     pub(crate) programs: [ProgramStats; 3],
     pub(crate) export_stats: Vec<ExportStats>,
     pub(crate) duplicates: DuplicateRequestStats,
@@ -97,13 +101,14 @@ fn counts<'a>(all: impl Iterator<Item = (&'a str, u64)>) -> String {
 impl Observed {
     /// A server that listens there, and for MOUNT at the other addresses, with sockets of this name of the service manager.
     pub(super) fn new(
-        monitor: ServerMonitor,
+        (monitor, tcp): (ServerMonitor, Option<oncrpc_tcp::ServerMonitor>),
         programs: CountedPrograms,
         listening: Listening,
         mount: (Vec<SocketAddr>, Option<&'static str>),
     ) -> Self {
         Self {
             monitor,
+            tcp,
             programs,
             listening,
             mount,
@@ -178,17 +183,17 @@ impl Observed {
         tracing::info!(
             target: "serve",
             exports,
-            connections = now.server.connections,
+            connections = connections.now(),
             active = connections.active,
             version_one = now.server.version_one,
             version_two = now.server.version_two,
-            accepted = now.server.accepted,
-            refused = now.server.refused,
-            evicted = now.server.evicted,
-            unanswered = now.server.unanswered,
+            accepted = connections.accepted,
+            refused = connections.refused,
+            evicted = connections.evicted,
+            unanswered = connections.unanswered,
             credits_granted = now.credits_granted(),
             credits_in_use = now.credits_in_use(),
-            jobs = now.server.jobs,
+            jobs = now.jobs(),
             jobs_in_flight = now.jobs_in_flight(),
             chunk_memory = now.server.chunk_memory,
             open_files = now.open_files,
@@ -197,8 +202,8 @@ impl Observed {
             calls_again = now.duplicates.hits,
             results_kept = now.duplicates.entries,
             results_evicted = now.duplicates.evicted,
-            bytes_in = now.server.io.bytes_in,
-            bytes_out = now.server.io.bytes_out,
+            bytes_in = now.bytes_in(),
+            bytes_out = now.bytes_out(),
             rdma = counts(now.server.counters.iter()),
             "statistics"
         );
@@ -212,6 +217,8 @@ impl Observed {
         Snapshot {
             server: self.monitor.stats(),
             connections: self.monitor.connections(),
+            tcp: self.tcp.as_ref().map(|tcp| tcp.stats()).unwrap_or_default(),
+            tcp_connections: self.tcp_connections(),
             programs: [
                 self.programs.nfs.stats(),
                 self.programs.acl.stats(),
@@ -258,7 +265,7 @@ impl Observed {
             connections: now.connection_counts(),
             credits_granted: now.credits_granted(),
             credits_in_use: now.credits_in_use(),
-            jobs: now.server.jobs,
+            jobs: now.jobs(),
             jobs_in_flight: now.jobs_in_flight(),
             chunk_memory_bytes: now.server.chunk_memory as u64,
             open_files: now.open_files as u64,
@@ -274,32 +281,36 @@ impl Observed {
                 .map(|(name, count)| (name.to_owned(), count))
                 .collect(),
             work: printing::work::counts(&now.server.io),
-            bytes_in: now.server.io.bytes_in,
-            bytes_out: now.server.io.bytes_out,
+            bytes_in: now.bytes_in(),
+            bytes_out: now.bytes_out(),
             procedures: now.programs.iter().flat_map(procedures).collect(),
         }
     }
 
-    /// Its connections, for the control socket.
-    pub fn clients(&self) -> Vec<ClientStatus> {
-        let connections = self.monitor.connections();
-        let again = |now: &ConnectionStats| {
-            now.id
-                .map_or(0, |id| self.programs.nfs.duplicate_requests_on(id))
-        };
-        connections
-            .iter()
-            .map(|now| ClientStatus {
-                listen: self.listener_of(now),
-                ..Self::client(now, again(now))
-            })
-            .collect()
+    fn tcp_connections(&self) -> Vec<oncrpc_tcp::ConnectionStats> {
+        let tcp = self.tcp.as_ref();
+        tcp.map(|tcp| tcp.connections()).unwrap_or_default()
     }
 
-    /// The address that a client has connected to, as a URL, if the server has several.
-    fn listener_of(&self, now: &ConnectionStats) -> Option<String> {
-        let has_several = self.listening.asked.len() > 1;
-        has_several.then(|| format!("rdma://{}", now.listener))
+    /// Its connections, for the control socket, with the address that each has come to, as a URL, if there are several.
+    pub fn clients(&self) -> Vec<ClientStatus> {
+        let again = |id| self.programs.nfs.duplicate_requests_on(id);
+        let has_several = self.listening.asked.len() > 1 || self.tcp.is_some();
+        let over_rdma = self.monitor.connections().into_iter().map(|now| {
+            let listen = format!("rdma://{}", now.listener);
+            (Self::client(&now, now.id.map_or(0, again)), listen)
+        });
+        let over_tcp = self.tcp_connections().into_iter().map(|now| {
+            let listener = now.listener.as_ref().map(ToString::to_string);
+            let listen = format!("tcp://{}", listener.unwrap_or_default());
+            (over_tcp(&now, again(now.id)), listen)
+        });
+        let all = over_rdma.chain(over_tcp);
+        all.map(|(client, listen)| ClientStatus {
+            listen: has_several.then_some(listen),
+            ..client
+        })
+        .collect()
     }
 
     /// A connection, and how many calls on it came again and were not executed twice.
@@ -337,6 +348,34 @@ impl Observed {
             invalidations_sent: counters.invalidations_sent,
             chunk_memory_bytes: now.chunk_memory as u64,
         }
+    }
+}
+
+/// State of a connection of TCP without RDMA.
+fn state_over_tcp(now: &oncrpc_tcp::ConnectionStats) -> ConnectionState {
+    match (now.is_closing, now.calls, now.in_flight) {
+        (true, ..) => ConnectionState::Draining,
+        (false, 0, _) => ConnectionState::Setup,
+        (false, _, 0) => ConnectionState::Idle,
+        (false, ..) => ConnectionState::Active,
+    }
+}
+
+/// A client over TCP without RDMA, and how many of its calls came again and were not executed twice.
+fn over_tcp(now: &oncrpc_tcp::ConnectionStats, duplicate_request_hits: u64) -> ClientStatus {
+    ClientStatus {
+        address: now.peer.to_string(),
+        provider: Some(TCP.to_owned()),
+        state: state_over_tcp(now).name().to_owned(),
+        age_seconds: now.since.elapsed().as_secs_f64(),
+        credits_in_use: now.in_flight as u64,
+        calls: now.calls,
+        jobs: now.jobs,
+        jobs_in_flight: now.jobs_in_flight as u64,
+        duplicate_request_hits,
+        inline_bytes_in: now.bytes_in,
+        inline_bytes_out: now.bytes_out,
+        ..ClientStatus::default()
     }
 }
 
@@ -394,14 +433,16 @@ impl Snapshot {
         let mut counts = ConnectionCounts {
             version_one: self.server.version_one as u64,
             version_two: self.server.version_two as u64,
-            accepted: self.server.accepted,
-            refused: self.server.refused,
-            evicted: self.server.evicted,
+            accepted: self.server.accepted + self.tcp.accepted,
+            refused: self.server.refused + self.tcp.refused,
+            evicted: self.server.evicted + self.tcp.evicted,
             unanswered: self.server.unanswered,
             ..ConnectionCounts::default()
         };
-        for connection in &self.connections {
-            *match connection.state {
+        let over_rdma = self.connections.iter().map(|now| now.state);
+        let over_tcp = self.tcp_connections.iter().map(state_over_tcp);
+        for state in over_rdma.chain(over_tcp) {
+            *match state {
                 ConnectionState::Setup => &mut counts.setup,
                 ConnectionState::Idle => &mut counts.idle,
                 ConnectionState::Active => &mut counts.active,
@@ -413,6 +454,10 @@ impl Snapshot {
 
     /// Connections that came to a listener. One over software iWARP and one over devices may have the same address.
     pub(crate) fn connections_to(&self, on: &ListenerStatus) -> usize {
+        if on.provider == TCP {
+            let listeners = self.tcp_connections.iter().filter_map(|now| now.listener);
+            return listeners.filter(|at| at.to_string() == on.address).count();
+        }
         let over_devices = on.provider == provider_name(true);
         let here = self.connections.iter().filter(|now| {
             now.listener.to_string() == on.address && now.device.is_some() == over_devices
@@ -430,8 +475,27 @@ impl Snapshot {
         in_use.sum::<usize>() as u64
     }
 
+    /// Addresses of clients, one for each connection.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = SocketAddr> {
+        let over_rdma = self.connections.iter().map(|now| now.peer);
+        over_rdma.chain(self.tcp_connections.iter().map(|now| now.peer))
+    }
+
+    pub(crate) fn jobs(&self) -> u64 {
+        self.server.jobs + self.tcp.jobs
+    }
+
     pub(crate) fn jobs_in_flight(&self) -> u64 {
-        let in_flight = self.connections.iter().map(|now| now.jobs_in_flight);
-        in_flight.sum::<usize>() as u64
+        let over_rdma = self.connections.iter().map(|now| now.jobs_in_flight);
+        let over_tcp = self.tcp_connections.iter().map(|now| now.jobs_in_flight);
+        over_rdma.chain(over_tcp).sum::<usize>() as u64
+    }
+
+    pub(crate) fn bytes_in(&self) -> u64 {
+        self.server.io.bytes_in + self.tcp.bytes_in
+    }
+
+    pub(crate) fn bytes_out(&self) -> u64 {
+        self.server.io.bytes_out + self.tcp.bytes_out
     }
 }

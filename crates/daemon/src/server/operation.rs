@@ -29,8 +29,10 @@ impl RunningServer {
             exports,
             mount_service,
             reports,
+            tcp,
             ..
         } = self;
+        let tcp_connections = || tcp.as_ref().map_or(0, |tcp| tcp.monitor.open());
         let mut operation = Operation {
             configuration,
             log_statistics,
@@ -40,7 +42,7 @@ impl RunningServer {
         };
         tokio::select! {
             () = operation.run(signals) => {}
-            () = heap::trim_heap(|| server.stats().connections) => {}
+            () = heap::trim_heap(|| server.stats().connections + tcp_connections()) => {}
             () = systemd::feed_watchdog(async || server.workers_respond().await) => {}
         }
     }

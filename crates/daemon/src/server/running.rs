@@ -2,12 +2,14 @@
 
 use super::advice;
 use super::allowed;
+use super::clients4;
 use super::live_exports::{HowToOpen, LiveExports};
 use super::local_users::Trust;
 use super::mount_server::MountServer;
 use super::observed::{CountedPrograms, Observed};
 use super::plan::Plan;
 use super::state;
+use super::tcp_server::{TcpServer, Terms};
 use super::users;
 use crate::capacity::Capacity;
 use crate::guard::Guarded;
@@ -19,16 +21,18 @@ use crate::registration::{self, Registered};
 use crate::reports::{ReportPlaces, Reports};
 use crate::systemd;
 use buffer::Pool;
-use nfs_server::{Changes, Exports, LocalFs, LocalFsOptions, Mount3, Nfs3, NfsAcl3};
-use oncrpc::{Connections, LocalUsers, Programs, Service};
+use nfs_server::{Changes, Exports, LocalFs, LocalFsOptions, Mount3, Nfs3, Nfs4, NfsAcl3};
+use oncrpc::{Connections, Programs, Service};
 use printing::units;
+use rpc_serving::backchannels::Backchannels;
 use rpc_serving::warnings::WARNING_PERIOD;
 use rpcrdma::any::{ListenError, Listeners, Over, Providers};
 use rpcrdma::{Server, ServerConfig};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 
 /// Bytes of memory for file data that are kept for reuse.
 const POOL_KEEP: usize = 64 << 20;
@@ -40,6 +44,10 @@ pub struct ServerOptions {
     pub listen: Vec<SocketAddr>,
     /// Name of the sockets of the service manager at these addresses, if the provider listens with such.
     pub rdma_socket: Option<&'static str>,
+    /// Addresses of TCP without RDMA.
+    pub tcp: Vec<SocketAddr>,
+    /// Sockets of the service manager for that, each with its address. If there are any, they take the place of `tcp`.
+    pub tcp_sockets: Vec<(SocketAddr, TcpListener)>,
     /// Addresses of MOUNT over TCP: one at least. Port 0 is any free port, the same at all of them.
     pub mount: Vec<SocketAddr>,
     /// Sockets of the service manager for MOUNT, each with its address. If there are any, they take the place of `mount`.
@@ -52,6 +60,8 @@ pub struct ServerOptions {
     pub changes: Changes,
     /// Directory for state. By default that of the service manager, or else that of the user.
     pub state_dir: Option<PathBuf>,
+    /// Time in which clients of NFS version 4 renew their lease.
+    pub lease: Duration,
     /// Whether rpcbind of this machine is told.
     pub rpcbind: bool,
     /// Configuration of the transport. The server reduces its connections to those that the process has descriptors and memory
@@ -63,14 +73,24 @@ pub struct ServerOptions {
     pub metrics_setting: String,
 }
 
+impl ServerOptions {
+    /// The hosts that clients connect to.
+    pub(super) fn hosts(&self) -> Vec<IpAddr> {
+        let all = self.listen.iter().chain(&self.tcp);
+        all.map(SocketAddr::ip).collect()
+    }
+}
+
 /// A running server. [`run`](Self::run) serves it, and [`shutdown`](Self::shutdown) ends it.
 pub struct RunningServer {
     pub(super) server: Server,
     pub(super) exports: LiveExports,
     pub(super) mount_service: Mount3,
     pub(super) reports: Reports<Observed>,
+    pub(super) tcp: Option<TcpServer>,
     mount: MountServer,
     registered: Option<Registered>,
+    _callbacks: AbortOnDrop,
     listening: Listening,
     users: String,
     limits: String,
@@ -85,7 +105,12 @@ impl RunningServer {
     /// If an export that has to be there cannot be served, or an address, a socket or rpcbind cannot be used.
     pub async fn start(options: ServerOptions, providers: Providers) -> anyhow::Result<Self> {
         let (state_dir, key) = state::open(options.state_dir.as_deref())?;
-        let (mut config, capacity) = limited(options.transport, &providers, options.listen.len());
+        let hosts = options.hosts();
+        let (mut config, capacity) = limited(
+            options.transport,
+            &providers,
+            options.listen.len() + options.tcp.len(),
+        );
         if let Some(warning) = capacity.warning() {
             tracing::warn!(target: "serve", "{warning}");
         }
@@ -99,7 +124,6 @@ impl RunningServer {
         };
         let live = LiveExports::open(Exports::new(key), options.exports, how).await?;
         let exports = live.exports.clone();
-        let hosts: Vec<IpAddr> = options.listen.iter().map(|addr| addr.ip()).collect();
         advice::warn(live.plans(), live.addresses(), &hosts);
 
         // Of exports that are not there it is not known.
@@ -108,11 +132,22 @@ impl RunningServer {
         config.local_users = Some(Arc::clone(&local_users));
         let connections = Connections::default();
         config.connections = Some(connections.clone());
-        let programs = programs(&exports, options.trust, pool, connections);
+        let backchannels = Backchannels::default();
+        config.backchannels = Some(backchannels.clone());
+        let clients = clients4::open(state_dir.as_deref(), options.lease)?;
+        let callbacks = clients.callbacks(backchannels.clone(), &exports);
+        let callbacks = AbortOnDrop(tokio::spawn(callbacks));
+        let programs = programs(&exports, options.trust, pool.clone(), connections);
+        let nfs4 = Nfs4::new(exports.clone(), pool.clone(), clients)
+            .with_users(options.trust.groups())
+            .with_backchannels(backchannels);
         let service = Programs::new()
             .with(programs.acl.clone())
             .with(programs.nfs.clone())
+            .with(nfs4)
             .with(programs.mount.clone());
+        let service: Arc<dyn Service> = Arc::new(service);
+        let of_tcp = (Terms::from(&config), pool);
         let limits = describe_limits(&config, &capacity);
         let over_devices = providers.over() == Over::Devices;
         let Listeners {
@@ -122,26 +157,40 @@ impl RunningServer {
         } = listen_over(
             providers,
             &options.listen,
-            (Arc::new(service), config),
+            (Arc::clone(&service), config),
             (&exports, options.trust),
         )
         .await?;
+        let tcp = TcpServer::start(
+            &options.tcp,
+            options.tcp_sockets,
+            of_tcp,
+            &server,
+            service,
+            exports.clone(),
+        )?;
         let mount_service = programs.mount.clone();
         let mount = MountServer::start(
             &options.mount,
             options.mount_sockets,
             mount_service.clone(),
             exports,
-            Some(local_users as Arc<dyn LocalUsers>),
+            Some(local_users),
         )
         .await?;
-        let registrable = options.rpcbind.then(|| addrs.clone());
-        let listening =
-            Listening::new(addrs, over_devices, devices.listening).with_socket(options.rdma_socket);
+        let over_tcp = tcp.as_ref().map_or(Vec::new(), |tcp| tcp.addrs.clone());
+        let tcp_is_adopted = tcp.as_ref().is_some_and(|tcp| tcp.is_adopted);
+        let registrable = options.rpcbind.then(|| (addrs.clone(), over_tcp.clone()));
+        let listening = Listening::new(addrs, over_devices, devices.listening)
+            .with_socket(options.rdma_socket)
+            .with_tcp(over_tcp, tcp_is_adopted.then_some(systemd::TCP_SOCKET));
         let mount_socket = mount.is_adopted.then_some(systemd::MOUNT_SOCKET);
         log_sockets(&listening, (&mount.addrs, mount_socket));
         let observed = Observed::new(
-            server.monitor(),
+            (
+                server.monitor(),
+                tcp.as_ref().map(|tcp| tcp.monitor.clone()),
+            ),
             programs,
             listening.clone(),
             (mount.addrs.clone(), mount_socket),
@@ -156,7 +205,7 @@ impl RunningServer {
         .await?;
         // Last of all: registrations of a server that does not start would stay.
         let registered = match registrable {
-            Some(listens_at) => Some(register(&listens_at, &mount.addrs).await?),
+            Some((rdma, tcp)) => Some(register(&rdma, &tcp, &mount.addrs).await?),
             None => None,
         };
         Ok(Self {
@@ -167,8 +216,10 @@ impl RunningServer {
             exports: live,
             mount_service,
             reports,
+            tcp,
             mount,
             registered,
+            _callbacks: callbacks,
             listening,
         })
     }
@@ -219,8 +270,22 @@ impl RunningServer {
         if let Some(registered) = self.registered {
             registered.remove().await;
         }
-        let (stats, ()) = tokio::join!(self.server.shutdown(), self.mount.stop());
+        let tcp = async {
+            if let Some(tcp) = self.tcp {
+                tcp.stop().await;
+            }
+        };
+        let (stats, (), ()) = tokio::join!(self.server.shutdown(), tcp, self.mount.stop());
         tracing::debug!(?stats, "served");
+    }
+}
+
+/// A task that ends when this is dropped.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -289,19 +354,25 @@ fn programs(
 }
 
 /// Registers with rpcbind.
-async fn register(listens_at: &[SocketAddr], mount: &[SocketAddr]) -> anyhow::Result<Registered> {
-    if let Some(warning) = registration::ports_not_registered(listens_at) {
+async fn register(
+    rdma: &[SocketAddr],
+    tcp: &[SocketAddr],
+    mount: &[SocketAddr],
+) -> anyhow::Result<Registered> {
+    for warning in registration::ports_not_registered(rdma, tcp) {
         tracing::warn!(target: "serve", "{warning}");
     }
-    Registered::of(&registration::entries(listens_at, mount)).await
+    Registered::of(&registration::entries(rdma, tcp, mount)).await
 }
 
 /// Logs the sockets of the service manager that are used.
 fn log_sockets(listening: &Listening, (mount, mount_socket): (&[SocketAddr], Option<&str>)) {
     let rdma = listening.asked.iter();
     let rdma = rdma.map(|address| (listening.socket, address));
+    let tcp = listening.tcp.iter();
+    let tcp = tcp.map(|address| (listening.tcp_socket, address));
     let mount = mount.iter().map(|address| (mount_socket, address));
-    for (socket, address) in rdma.chain(mount) {
+    for (socket, address) in rdma.chain(tcp).chain(mount) {
         if let Some(socket) = socket {
             tracing::info!(target: "serve", socket, %address, "listens at a socket of the service manager");
         }

@@ -5,7 +5,7 @@ use crate::clients::Clients;
 use crate::config::connections::ConnectionSettings;
 use crate::config::keys::{Key, number, path};
 use crate::config::words::word;
-use crate::listen;
+use crate::listen::{self, TcpAddress};
 use crate::reports::ReportPlaces;
 use nfs_proto::{MOUNT_PORT, NFS_RDMA_PORT};
 use nfs_server::Changes;
@@ -13,6 +13,25 @@ use printing::units;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Shortest lease, in seconds: shorter ones would run out while a client waits for its network.
+const MIN_LEASE: u64 = 5;
+
+/// Longest lease, in seconds.
+const MAX_LEASE: u64 = 3600;
+
+/// Reads the time in which clients of NFS version 4 renew their lease.
+///
+/// # Errors
+///
+/// If it is no time in whole seconds between 5 seconds and an hour.
+pub fn lease(text: &str) -> Result<Duration, String> {
+    let lease = units::parse_duration(text).map_err(|error| error.to_string())?;
+    match lease.subsec_nanos() == 0 && (MIN_LEASE..=MAX_LEASE).contains(&lease.as_secs()) {
+        true => Ok(lease),
+        false => Err("a lease has whole seconds, from 5s to 1h".to_owned()),
+    }
+}
 
 /// Most threads that can be asked for.
 pub const MAX_THREADS: i64 = 256;
@@ -22,6 +41,8 @@ pub const MAX_THREADS: i64 = 256;
 pub struct ServerSettings {
     /// Addresses of RPC-over-RDMA.
     pub listen: Vec<SocketAddr>,
+    /// Addresses of TCP without RDMA.
+    pub tcp: Vec<TcpAddress>,
     /// TCP port of MOUNT, at the same hosts; 0 is any free port.
     pub mount_port: u16,
     /// Clients of exports that name none; this machine if there are none, and no other one can connect.
@@ -32,6 +53,8 @@ pub struct ServerSettings {
     pub changes: Changes,
     /// Directory for state. By default that of the service manager, or else that of the user.
     pub state_dir: Option<PathBuf>,
+    /// Time in which clients of NFS version 4 renew their lease.
+    pub lease: Duration,
     /// Whether rpcbind of this machine is told.
     pub rpcbind: bool,
     /// Threads that serve connections; by default one for each CPU.
@@ -52,11 +75,13 @@ impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_RDMA_PORT))],
+            tcp: Vec::new(),
             mount_port: MOUNT_PORT,
             allow: Vec::new(),
             trust: Trust::default(),
             changes: Changes::Durable,
             state_dir: None,
+            lease: Duration::from_secs(90),
             rpcbind: false,
             threads: None,
             max_connections: 1024,
@@ -76,6 +101,9 @@ impl ServerSettings {
                 settings.listen = listen;
             })
             .with_default(),
+            Key::list("tcp", str::parse, |settings: &mut Self, tcp| {
+                settings.tcp = tcp;
+            }),
             Key::value(
                 "mount_port",
                 number(0..=65_535),
@@ -100,6 +128,10 @@ impl ServerSettings {
             Key::value("state_dir", path, |settings: &mut Self, dir| {
                 settings.state_dir = Some(dir);
             }),
+            Key::value("lease", lease, |settings: &mut Self, lease| {
+                settings.lease = lease;
+            })
+            .with_default(),
             Key::flag("rpcbind", |settings: &mut Self| settings.rpcbind = true),
             Key::value(
                 "threads",

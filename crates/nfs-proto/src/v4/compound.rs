@@ -5,7 +5,7 @@ use crate::limits::{MAX_OPERATIONS, MAX_TAG};
 use crate::v4::operation::{ArgOp, Operation, ResOp};
 use crate::v4::status::{Res, Status};
 use crate::{Bytes, Wire};
-use oncrpc::xdr::{Error, Reader, Writer};
+use oncrpc::xdr::{Error, Place, Reader, Writer};
 
 xdr_enum! {
     /// Procedures of NFS version 4, and of its callback program (RFC 8881 §16, §19).
@@ -69,6 +69,21 @@ impl<'a> CompoundArgs<'a> {
     /// Returns the number of operations that are still to be read: at first, all of the COMPOUND.
     pub fn operations_left(&self) -> usize {
         self.left
+    }
+
+    /// Goes on in arguments that were read up to a place, from which `left` operations are still to be read.
+    pub fn resume(reader: Reader<'a>, minor_version: u32, left: usize) -> Self {
+        Self {
+            tag: Tag::default(),
+            minor_version,
+            left,
+            reader,
+        }
+    }
+
+    /// Returns the place of the next operation.
+    pub fn place(&self) -> Place {
+        self.reader.place()
     }
 
     /// Reads the next operation. `None` behind the last one, and behind a bad one.
@@ -136,8 +151,8 @@ impl<'w> CallWriter<'w> {
 /// last result.
 #[derive(Debug)]
 #[must_use = "status and number of results are written when it is finished"]
-pub struct ReplyWriter<'w> {
-    writer: &'w mut Writer,
+pub struct ReplyWriter {
+    writer: Writer,
     /// Offset of the status.
     start: usize,
     status: Res<()>,
@@ -146,13 +161,13 @@ pub struct ReplyWriter<'w> {
     last: usize,
 }
 
-impl<'w> ReplyWriter<'w> {
+impl ReplyWriter {
     /// Begins with the tag of the call, and the status of a reply without results.
-    pub fn new(writer: &'w mut Writer, tag: Tag<'_>, status: Res<()>) -> Self {
+    pub fn new(mut writer: Writer, tag: Tag<'_>, status: Res<()>) -> Self {
         let start = writer.len();
         writer.u32(0);
-        tag.write(writer);
-        let count = Count::new(writer);
+        tag.write(&mut writer);
+        let count = Count::new(&mut writer);
         let last = writer.len();
         Self {
             writer,
@@ -168,7 +183,7 @@ impl<'w> ReplyWriter<'w> {
         self.status = result.status();
         self.count.number += 1;
         self.last = self.writer.len();
-        result.hand_over(self.writer);
+        result.hand_over(&mut self.writer);
     }
 
     /// Adds the result of an operation whose `resok` the caller writes, such as by
@@ -180,9 +195,9 @@ impl<'w> ReplyWriter<'w> {
         write: impl FnOnce(&mut Writer) -> Result<(), Status>,
     ) {
         let before = self.writer.len();
-        operation.write(self.writer);
+        operation.write(&mut self.writer);
         self.writer.u32(0);
-        match write(self.writer) {
+        match write(&mut self.writer) {
             Ok(()) => {
                 self.status = Ok(());
                 self.count.number += 1;
@@ -213,11 +228,17 @@ impl<'w> ReplyWriter<'w> {
         self.status
     }
 
-    /// Ends the reply.
-    pub fn finish(self) {
+    /// Returns the number of results so far.
+    pub fn results(&self) -> u32 {
+        self.count.number
+    }
+
+    /// Ends the reply, and returns the writer that it was begun with.
+    pub fn finish(mut self) -> Writer {
         let status = self.status.map_or_else(|status| status as u32, |()| 0);
         self.writer.patch_u32(self.start, status);
-        self.count.finish(self.writer);
+        self.count.finish(&mut self.writer);
+        self.writer
     }
 }
 

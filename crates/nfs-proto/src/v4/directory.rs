@@ -1,9 +1,8 @@
 //! Names: CREATE, LOOKUP, LINK, REMOVE, RENAME, READLINK and READDIR.
 
 use crate::limits::MAX_ENTRIES;
-use crate::v4::attribute::{Attribute, AttributeNumber};
 use crate::v4::bitmap::Bitmap;
-use crate::v4::fattr::{Fattr, write_fattr};
+use crate::v4::fattr::Fattr;
 use crate::v4::status::Status;
 use crate::v4::types::ChangeInfo;
 use crate::{Cookie, CookieVerifier, Device, Filename, List, Path, Wire};
@@ -260,14 +259,13 @@ impl<'w> DirectoryWriter<'w> {
         }
     }
 
-    /// Adds an entry with those of the wanted attributes that `give` returns; false if it does not fit, and the
-    /// result has to end before it.
-    pub fn push<'v>(
+    /// Adds an entry, whose attributes `write` writes as a [`Fattr`], such as by
+    /// [`write_fattr`](crate::v4::fattr::write_fattr); false if it does not fit, and the result has to end before it.
+    pub fn push(
         &mut self,
         cookie: Cookie,
         name: Filename<'_>,
-        wanted: &Bitmap,
-        give: impl FnMut(AttributeNumber) -> Option<Attribute<'v>>,
+        write: impl FnOnce(&mut Writer),
     ) -> bool {
         let named = self.named + Cookie::MAX + 4 + padded(name.len());
         if self.entries > 0 && named > self.names {
@@ -277,7 +275,7 @@ impl<'w> DirectoryWriter<'w> {
         self.writer.bool(true);
         cookie.write(self.writer);
         name.write(self.writer);
-        write_fattr(self.writer, wanted, give);
+        write(self.writer);
         if self.len() + END > self.bytes {
             self.writer.truncate(before);
             return false;

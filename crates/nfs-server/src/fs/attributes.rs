@@ -161,6 +161,18 @@ impl Attributes {
     }
 }
 
+/// Relation of the values of [`Attributes::change`] of a file (RFC 7862 §12.2.3, `change_attr_type4`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// A later state may have a smaller value (`NFS4_CHANGE_TYPE_IS_UNDEFINED`).
+    #[default]
+    Undefined,
+    /// A later state has a larger value (`NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR`).
+    Increasing,
+    /// The values are [ctimes](Attributes::ctime) in nanoseconds (`NFS4_CHANGE_TYPE_IS_TIME_METADATA`).
+    TimeMetadata,
+}
+
 /// Attributes of a file from before an operation (RFC 1813 §2.6, `wcc_attr`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {

@@ -4,7 +4,7 @@ use super::{Error, Outcome};
 use std::sync::Arc;
 
 bitflags::bitflags! {
-    /// What a client opens a file for.
+    /// Uses for which a client opens a file.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct OpenAccess: u32 {
         /// Reading.
@@ -84,7 +84,7 @@ pub trait LockFile: Send + Sync {
 
 /// A file of a file system where the server's own table of locks is all there is, and a file ends with its last name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unheld;
+pub(crate) struct Unheld;
 
 impl HeldFile for Unheld {
     fn open_for_locks(&self) -> Outcome<Result<Arc<dyn LockFile>, Error>> {

@@ -45,6 +45,7 @@ impl Layers {
         ));
         let rights = Rights::new(Arc::clone(&volume), Arc::clone(&files), opening.process);
         let rights = Arc::new(rights);
+        let turns = Turns::of(opening.device, volume.changes.in_flight());
         Self {
             durability: Arc::new(Durability::new(
                 Arc::clone(&volume),
@@ -58,7 +59,7 @@ impl Layers {
             files,
             rights,
             jobs: JobsInProgress::default(),
-            turns: Turns::of(opening.device),
+            turns,
             listed: Parts::new(),
             pool: opening.pool,
             quick_writes: AtomicBool::new(true),

@@ -8,7 +8,9 @@ use super::open_files::node::{Node, Root};
 use super::options::{Changes, Handles, LocalFsOptions};
 use super::rights::Process;
 use super::sys::{self, Pace, ProcFd, Stat};
+use super::volume::change_values::ChangeValues;
 use super::volume::fileid::FileIds;
+use super::volume::in_flight::InFlight;
 use super::volume::kind::{FsKind, figures, file_system, magic};
 use super::volume::{Hidden, Volume, VolumeFacts};
 use super::write_verifier::WriteVerifier;
@@ -137,6 +139,8 @@ impl Opening {
         let flags = flags.map_or(StatVfsMountFlags::empty(), |found| found.f_flag);
         let process = this_process(&path, root.as_fd())?;
         let device = file_system(stat.mount).unwrap_or(stat.device);
+        let in_flight = InFlight::of(device);
+        let changes = ChangeValues::probe(root.as_fd(), !kind.is_local(), in_flight);
         let volume = Volume::new(VolumeFacts {
             path,
             proc,
@@ -147,6 +151,7 @@ impl Opening {
             file_ids,
             hidden,
             abilities: kind.abilities(system, root.as_fd()),
+            changes,
             no_exec: flags.contains(StatVfsMountFlags::NOEXEC),
             mount: stat.mount,
             device,

@@ -5,11 +5,13 @@
 //! nothing that is not in the exported file system. It may call the [`Volume`], and knows neither
 //! handles nor callers: how a file is found, and who may use it, is for the layers above.
 //!
-//! **Idle files are closed** (`idle.rs`).
+//! **Idle files are closed** (`idle.rs`), and files that clients hold open are not (`held.rs`).
 
 mod cache;
+pub(in crate::localfs) mod held;
 mod idle;
 mod limit;
+mod lock_file;
 pub(in crate::localfs) mod node;
 mod opening;
 pub(in crate::localfs) mod sweeper;
@@ -18,6 +20,8 @@ use crate::fs::{Attributes, Error, FileId};
 use crate::localfs::id;
 use crate::localfs::sys::{self, Stat, Stop, Try};
 use crate::localfs::volume::Volume;
+use crate::localfs::volume::change_values::During;
+use crate::localfs::volume::in_flight::Changing;
 use crate::localfs::write_verifier::WriteVerifier;
 use arc_swap::{ArcSwap, Guard};
 use cache::Cache;
@@ -85,7 +89,9 @@ impl OpenFiles {
     /// Takes another root directory. All other files are closed: they are of the one before.
     pub(in crate::localfs) fn replace_root(&self, root: Root) {
         self.root.store(Arc::new(root));
-        let gone = self.cache().trim(0);
+        let mut cache = self.cache();
+        let gone = (cache.trim(0), cache.forget_all_held());
+        drop(cache);
         drop(gone);
     }
 
@@ -96,12 +102,17 @@ impl OpenFiles {
 
     /// Number of files that are open, beside the root.
     pub(in crate::localfs) fn len(&self) -> usize {
-        self.cache().len()
+        self.cache().len_with_held()
+    }
+
+    /// Largest number of files to keep open.
+    fn most(&self) -> usize {
+        self.limit.unwrap_or_else(limit::share_of_files)
     }
 
     /// Returns an open file by its [key](Node::key).
     pub(in crate::localfs) fn get(&self, key: u64) -> Option<Arc<Node>> {
-        self.cache().get(key).map(|node| Arc::clone(node))
+        self.cache().get(key).map(Arc::clone)
     }
 
     /// Returns an open file by its key, without a use of it.
@@ -109,16 +120,30 @@ impl OpenFiles {
         self.cache().peek(key).map(Arc::clone)
     }
 
-    /// Returns the current state of a file. A file without a name is stale.
+    /// Returns the current state of a file. A file without a name is stale, unless it is held.
     pub(in crate::localfs) fn stat(&self, node: &Node) -> Try<Stat> {
-        let stat = sys::stat(&node.path, self.volume.by).map_err(|errno| self.lost(node, errno))?;
+        let stat = self.volume.stat(&node.path);
+        let stat = stat.map_err(|errno| self.lost(node, errno))?;
         self.check_named(node, stat.attributes.links)?;
         Ok(stat)
     }
 
-    /// Returns the current attributes of a file. A file without a name is stale.
+    /// Returns the current attributes of a file. A file without a name is stale, unless it is held.
     pub(in crate::localfs) fn attributes(&self, node: &Node) -> Try<Attributes> {
-        let attributes = sys::attributes(&node.path).map_err(|errno| self.lost(node, errno))?;
+        self.named(node, self.volume.attributes(&node.path))
+    }
+
+    /// Returns the attributes of a file before or after a change of it that is in flight.
+    pub(in crate::localfs) fn attributes_during(
+        &self,
+        node: &Node,
+        changing: (&Changing<'_>, During),
+    ) -> Try<Attributes> {
+        self.named(node, self.volume.attributes_during(&node.path, changing))
+    }
+
+    fn named(&self, node: &Node, found: Result<Attributes, Errno>) -> Try<Attributes> {
+        let attributes = found.map_err(|errno| self.lost(node, errno))?;
         self.check_named(node, attributes.links)?;
         Ok(Attributes {
             fileid: node.fileid,
@@ -131,6 +156,9 @@ impl OpenFiles {
     /// this way for a removed file, and for all if the process has ended.
     fn lost(&self, node: &Node, errno: Errno) -> Stop {
         self.drop_node(node);
+        if !self.volume.local {
+            self.forget_held(node);
+        }
         match errno {
             Errno::NOENT => Error::Stale.into(),
             errno => Stop::Fail(errno.into()),
@@ -138,7 +166,7 @@ impl OpenFiles {
     }
 
     fn check_named(&self, node: &Node, links: u32) -> Result<(), Error> {
-        if links == 0 {
+        if links == 0 && !node.is_held() {
             self.note_gone(node);
             return Err(Error::Stale);
         }
@@ -153,7 +181,13 @@ impl OpenFiles {
         }
     }
 
-    /// Removes a file from the open ones; calls in service keep it open.
+    /// Removes a file from the held ones, though clients have it open.
+    fn forget_held(&self, node: &Node) {
+        let gone = self.cache().forget_held(node);
+        drop(gone);
+    }
+
+    /// Removes a file from the open ones; calls in service keep it open, as do clients that hold it.
     pub(in crate::localfs) fn drop_node(&self, node: &Node) {
         let mut cache = self.cache();
         let gone = match cache.get(node.key) {
@@ -224,9 +258,10 @@ impl OpenFiles {
         // The limit of the process is read only when many files are open.
         let excess = match self.limit {
             None if cache.len().is_multiple_of(OPEN_FILES_STEP) => {
-                cache.trim(limit::share_of_files())
+                cache.trim_beside_kept(limit::share_of_files())
             }
-            _ => Vec::new(),
+            Some(limit) if cache.kept() != 0 => cache.trim_beside_kept(limit),
+            Some(_) | None => Vec::new(),
         };
         drop(cache);
         // Their descriptors are closed here, not under the lock.

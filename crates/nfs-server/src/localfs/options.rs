@@ -31,7 +31,8 @@ pub struct LocalFsOptions {
     /// How files are found from their handles.
     pub handles: Handles,
     /// Largest number of files kept open between calls, each with up to three descriptors. By
-    /// default all exports together use a quarter of the process's descriptors.
+    /// default all exports together use a quarter of the process's descriptors. Clients of NFS version 4 hold at most three quarters
+    /// of these files open.
     pub open_files: Option<usize>,
 }
 

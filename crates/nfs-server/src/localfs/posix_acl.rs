@@ -3,7 +3,7 @@
 use super::open_files::node::Node;
 use crate::fs::{Acl, AclEntry, AclWho, Error};
 use nfs_proto::limits::MAX_ACL_ENTRIES;
-use rustix::fd::{AsFd, AsRawFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
@@ -41,6 +41,13 @@ pub(super) fn remove(path: &str, name: &str) -> Result<(), Errno> {
 /// fgetxattr(2) does not accept.
 pub(super) fn path(node: &Node) -> String {
     format!("/proc/self/fd/{}", node.path.as_fd().as_raw_fd())
+}
+
+/// Whether the file system of a directory has lists.
+pub(super) fn are_supported(directory: BorrowedFd<'_>) -> bool {
+    let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let found = rustix::fs::getxattr(path, ACCESS, &mut [0; MAX_LIST][..]);
+    matches!(found, Ok(_) | Err(Errno::NODATA))
 }
 
 /// Reads a list of a file; `None` if the file has none, or its file system has no lists.

@@ -16,6 +16,7 @@ mod answering_fuse;
 mod data;
 mod durable;
 mod handles;
+mod held;
 mod kernel;
 mod mounts;
 mod overlay_and_fuse;

@@ -4,18 +4,22 @@
 //! kind of file system that is, how its files are told apart, and its limits. All layers above may
 //! ask it. It calls the kernel ([`sys`](super::sys)) and no other layer.
 
+pub(in crate::localfs) mod change_values;
 pub(in crate::localfs) mod fileid;
+pub(in crate::localfs) mod in_flight;
 pub(in crate::localfs) mod kind;
 mod other_users;
 
-use crate::fs::{Abilities, Space};
+use crate::fs::{Abilities, Attributes, Space};
 use crate::localfs::id::IdentifiedBy;
-use crate::localfs::sys::{Pace, ProcFd, Stat, Try};
+use crate::localfs::sys::{self, Pace, ProcFd, Stat, Try};
+use change_values::{ChangeValues, During};
 use fileid::FileIds;
+use in_flight::Changing;
 use kind::{FsKind, SyncExtent, figures};
 use other_users::others_can_reach;
-use rustix::fd::BorrowedFd;
-use rustix::io::ReadWriteFlags;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::{Errno, ReadWriteFlags};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -37,6 +41,7 @@ pub(in crate::localfs) struct Volume {
     /// hidden from clients.
     pub(in crate::localfs) hidden: Option<Hidden>,
     pub(in crate::localfs) abilities: Abilities,
+    pub(in crate::localfs) changes: ChangeValues,
     /// Whether this is a known local file system: no network file system, and none in another
     /// process.
     pub(in crate::localfs) local: bool,
@@ -64,6 +69,7 @@ pub(in crate::localfs) struct VolumeFacts {
     pub(in crate::localfs) file_ids: FileIds,
     pub(in crate::localfs) hidden: Option<Hidden>,
     pub(in crate::localfs) abilities: Abilities,
+    pub(in crate::localfs) changes: ChangeValues,
     pub(in crate::localfs) no_exec: bool,
     /// Mount id of the exported directory.
     pub(in crate::localfs) mount: u64,
@@ -112,7 +118,11 @@ impl Volume {
             kernel_handles: facts.kernel_handles,
             file_ids: facts.file_ids,
             hidden: facts.hidden,
-            abilities: facts.abilities,
+            abilities: Abilities {
+                change: facts.changes.kind(),
+                ..facts.abilities
+            },
+            changes: facts.changes,
             // With numbers from paths, each step may read the table.
             local: kind.is_local() && !by.path(),
             memory: kind.is_memory(),
@@ -139,6 +149,29 @@ impl Volume {
             let closed = !others_can_reach(&self.path, me);
             self.closed.store(closed, Relaxed);
         }
+    }
+
+    /// Returns the attributes of a file: sufficient for most calls, and half the cost of [`stat`](Self::stat).
+    pub(in crate::localfs) fn attributes(&self, fd: impl AsFd) -> Result<Attributes, Errno> {
+        let alone = self.closed.load(Relaxed);
+        self.changes.of(alone, || sys::attributes(&fd))
+    }
+
+    /// Returns the attributes of a file before or after a change of it that is in flight.
+    pub(in crate::localfs) fn attributes_during(
+        &self,
+        fd: impl AsFd,
+        changing: (&Changing<'_>, During),
+    ) -> Result<Attributes, Errno> {
+        let alone = self.closed.load(Relaxed);
+        self.changes
+            .during(alone, changing, || sys::attributes(&fd))
+    }
+
+    /// Returns the state of a file.
+    pub(in crate::localfs) fn stat(&self, fd: impl AsFd) -> Result<Stat, Errno> {
+        let alone = self.closed.load(Relaxed);
+        self.changes.of(alone, || sys::stat(&fd, self.by))
     }
 
     /// Returns the pace for looking up a name. In memory no lookup waits for a disk, so the lookup
@@ -198,7 +231,6 @@ mod tests {
     use super::*;
     use crate::localfs::Handles;
     use crate::localfs::open::tests::{AS_IF, opened};
-    use crate::localfs::sys;
     use std::fs::{File, Permissions, set_permissions};
     use std::os::unix::fs::PermissionsExt;
 

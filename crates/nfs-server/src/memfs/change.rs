@@ -154,7 +154,7 @@ pub(super) fn set_attributes(
         // After this the client does not repeat the CREATE of the file.
         inode.verifier = None;
     }
-    inode.ctime = now;
+    inode.touch();
     Ok(())
 }
 

@@ -60,6 +60,10 @@ pub(super) struct Inode {
     pub(super) atime: Time,
     pub(super) mtime: Time,
     pub(super) ctime: Time,
+    /// Number of changes of data and attributes.
+    change: u64,
+    /// Number of clients' opens that keep the file when its last name is removed.
+    holds: u32,
     /// Verifier of the exclusive CREATE that created the file, until its times are set.
     pub(super) verifier: Option<[u8; 8]>,
 }
@@ -103,6 +107,8 @@ impl Inode {
             atime: now,
             mtime: now,
             ctime: now,
+            change: 0,
+            holds: 0,
             verifier: None,
         }
     }
@@ -132,12 +138,14 @@ impl Inode {
     /// Notes a change of the data. After this the client does not repeat the CREATE of the file.
     pub(super) fn touch_data(&mut self) {
         self.verifier = None;
-        self.mtime = Time::now();
-        self.ctime = self.mtime;
+        self.touch();
+        self.mtime = self.ctime;
     }
 
-    fn touch(&mut self) {
+    /// Notes a change of the attributes.
+    pub(super) fn touch(&mut self) {
         self.ctime = Time::now();
+        self.change += 1;
     }
 
     pub(super) fn attributes(&self, number: u64) -> Attributes {
@@ -163,7 +171,7 @@ impl Inode {
             atime: self.atime,
             mtime: self.mtime,
             ctime: self.ctime,
-            change: self.ctime.as_change(),
+            change: self.change,
         }
     }
 }
@@ -278,16 +286,41 @@ impl Tree {
         Ok(())
     }
 
-    /// Removes a name, and the file with its last one. A directory is empty.
+    /// Keeps a file when its last name is removed, until it is [released](Self::release).
+    pub(super) fn hold(&mut self, file: u64) -> Result<(), Error> {
+        let inode = self.get_mut(file)?;
+        inode.holds = inode.holds.checked_add(1).ok_or(Error::Busy)?;
+        Ok(())
+    }
+
+    /// Ends one hold of a file, and the file if it was the last and the file has no name.
+    pub(super) fn release(&mut self, file: u64) {
+        if let Some(inode) = self.inodes.get_mut(&file) {
+            inode.holds -= 1;
+            if inode.holds == 0 && inode.links == 0 {
+                self.remove(file);
+            }
+        }
+    }
+
+    /// Removes a name, and the file with its last one unless it is held. A directory is empty.
     pub(super) fn unlink(&mut self, dir: u64, name: &[u8]) -> Result<(), Error> {
         let file = self.take_entry(dir, name)?;
         let inode = self.get_mut(file)?;
         inode.links -= 1;
         inode.touch();
         let directory = inode.body.kind() == FileKind::Directory;
-        if inode.links > 0 && !directory {
+        if !directory && (inode.links > 0 || inode.holds > 0) {
             return Ok(());
         }
+        self.remove(file);
+        if directory {
+            self.get_mut(dir)?.links -= 1;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, file: u64) {
         if let Some(gone) = self.inodes.remove(&file) {
             let body = match gone.body {
                 Body::File(content) => content.used(),
@@ -296,10 +329,6 @@ impl Tree {
             };
             self.used -= INODE + body;
         }
-        if directory {
-            self.get_mut(dir)?.links -= 1;
-        }
-        Ok(())
     }
 
     fn take_entry(&mut self, dir: u64, name: &[u8]) -> Result<u64, Error> {

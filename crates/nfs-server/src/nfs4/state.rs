@@ -78,7 +78,7 @@ impl Default for Nfs4Settings {
                 max_response_cached: 8192,
                 max_operations: 64,
                 max_requests: 128,
-                min_message: 1024,
+                min_message: 256,
             },
             back: ChannelLimits {
                 max_request: 64 << 10,

@@ -117,7 +117,7 @@ fn flags_that_mean_nothing_are_invalid() {
         );
     };
     check(0x101, Ok(()));
-    check(0x4, Ok(()));
+    check(0x4, Err(Status::Invalid));
     check(0x8, Err(Status::Invalid));
     check(0x8000_0000, Err(Status::Invalid));
 }
@@ -137,13 +137,14 @@ fn create_session_is_executed_once() {
         "as if it was cached"
     );
     assert_eq!(world.create(at(1), 1, 1), misordered);
-    let session = world.create(known, 1, 1).unwrap();
-    assert_eq!(world.create(known, 1, 2), Ok(session));
     assert_eq!(
         world.create(known, 2, 2),
         Err(Status::ClientIdInUse),
-        "not for others"
+        "not confirmed by others"
     );
+    let session = world.create(known, 1, 1).unwrap();
+    assert_eq!(world.create(known, 1, 2), Ok(session));
+    assert_eq!(world.create(known, 2, 2), Ok(session));
     assert_eq!(world.server.usage().sessions, 1);
     let second = world.create(at(1), 1, 1).unwrap();
     assert_ne!(second.session, session.session);
@@ -154,8 +155,10 @@ fn create_session_is_executed_once() {
     };
     let too_small = Err(Status::TooSmall);
     assert_eq!(world.create_with(at(2), 1, 1, small), too_small);
-    assert_eq!(world.create(at(2), 1, 1), too_small, "that was the reply");
-    assert!(world.create(at(3), 1, 1).is_ok());
+    assert_eq!(world.create_with(at(2), 1, 1, small), too_small);
+    assert!(world.create_with(at(3), 1, 1, small).is_err(), "it counted");
+    assert!(world.create(at(3), 1, 1).is_ok(), "it did not");
+    assert_eq!(world.create(at(2), 1, 1), misordered);
 }
 
 #[test]
@@ -177,7 +180,7 @@ fn session_is_granted_no_more_than_both_want() {
         header_pad: 0,
         max_request: 1 << 20,
         max_response: 1 << 10,
-        max_response_cached: 64,
+        max_response_cached: 128,
         max_operations: 8,
         max_requests: 64,
         rdma_ird: None,

@@ -32,7 +32,7 @@ fn reply_that_was_kept_comes_again_on_any_connection() {
 fn reply_larger_than_the_session_keeps_is_not_kept() {
     let mut world = World::new(config());
     let mut peer = world.peer("a", 1);
-    for (size, is_kept) in [(64, true), (65, false)] {
+    for (size, is_kept) in [(128, true), (129, false)] {
         let Ok(Sequenced::New(request)) = world.sequence(&peer) else {
             panic!("it is new")
         };

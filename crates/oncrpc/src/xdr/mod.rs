@@ -14,7 +14,7 @@ mod writer;
 
 pub use buffer::{Gather, gather_len};
 pub use payload::{Item, Parts, Payload};
-pub use reader::{Opaque, Reader};
+pub use reader::{Opaque, Place, Reader};
 pub use writer::Writer;
 
 /// Why a value could not be decoded.

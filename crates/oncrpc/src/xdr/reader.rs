@@ -87,7 +87,39 @@ impl<'a> From<&'a Payload> for Reader<'a> {
     }
 }
 
+/// A place in a [`Payload`], at which a reader has arrived and another goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    at: usize,
+    items_left: usize,
+    spare: usize,
+}
+
 impl<'a> Reader<'a> {
+    /// Returns the place at which this reader is.
+    pub fn place(&self) -> Place {
+        Place {
+            at: self.at,
+            items_left: self.items.len(),
+            spare: self.spare,
+        }
+    }
+
+    /// Creates a reader that goes on where another of the same payload was.
+    pub fn at_place(payload: &'a Payload, place: Place) -> Self {
+        let items = payload.items();
+        let taken = items.len().saturating_sub(place.items_left);
+        let mut reader = Self {
+            at: place.at.min(payload.head().len()),
+            items: &items[taken..],
+            unplaced: payload.unplaced(),
+            spare: place.spare,
+            ..Self::from(payload.head())
+        };
+        reader.find_end();
+        reader
+    }
+
     /// Creates a reader at the beginning of `stream`, without items.
     pub fn new(stream: &'a [u8]) -> Self {
         Self::from(stream)

@@ -2,7 +2,7 @@
 
 use super::addresses::Address;
 use super::grants::FIRST_GRANT;
-use super::place::{Kept, Load};
+use super::place::Kept;
 use super::receive_memory::{self, ReceiveLease};
 use super::serve::Serving;
 use super::settings::{Listened, Settings, terms};
@@ -20,6 +20,7 @@ use rpc_serving::admission::Admitted;
 use rpc_serving::ends::{End, Ends, Stop};
 use rpc_serving::intake::Intake;
 use rpc_serving::turns::Turns;
+use rpc_serving::workers::Load;
 use rpcrdma_proto::limits::{CREDIT_TOLERANCE, MAX_CREDITS, RECEIVE_SLACK};
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
 use rpcrdma_proto::{
@@ -124,12 +125,12 @@ impl Acceptor {
             state: Arc::clone(&self.state),
             pool: worker.pool.clone(),
             activity: worker.activity.clone(),
-            turns: worker.event_loop.join(group),
+            turns: worker.shared.turns().join(group),
             tally: Tally::new(Arc::clone(&self.state), peer, listener),
             address: self.settings.addresses.connected(group, receives),
             origin,
             admitted,
-            load: Load::new(Arc::clone(&worker.load)),
+            load: worker.shared.carry(),
         };
         worker.spawn(arrival.run(incoming, ends));
     }

@@ -25,6 +25,7 @@ use rpc_serving::admission::{Admission, ConnectionLimits};
 use rpc_serving::ends::Stop;
 use rpc_serving::jobs::{Jobs, MAX_BLOCKING};
 use rpc_serving::warning_log::WarningLog;
+use rpc_serving::workers::Workers;
 use rpcrdma_proto::v2::characteristics::XcharSpec;
 use settings::{Listened, Settings, terms};
 use stats::State;
@@ -235,6 +236,18 @@ impl Server {
     /// Returns a monitor, which others can read statistics from.
     pub fn monitor(&self) -> ServerMonitor {
         self.monitor.clone()
+    }
+
+    /// The event loops of the server, for one over another transport beside it. They end when both the server and what is
+    /// returned are dropped.
+    pub fn workers(&self) -> Workers {
+        let all = self.workers.iter().map(|worker| worker.shared.clone());
+        Workers::new(all, Arc::clone(&self.workers) as _)
+    }
+
+    /// Admission control of the server, for one over another transport beside it that shares the limits.
+    pub fn admission(&self) -> Admission {
+        self.settings.admission.clone()
     }
 
     /// Limits connections to fewer than [configured](ServerConfig::max_connections), from now on, and

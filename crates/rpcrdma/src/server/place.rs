@@ -3,8 +3,7 @@
 use super::addresses::Address;
 use super::receive_memory::ReceiveLease;
 use rpc_serving::turns::Turns;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use rpc_serving::workers::Load;
 use verbs::SharedReceiveQueue;
 
 /// Resources that a connection holds as long as it exists.
@@ -15,22 +14,6 @@ pub(super) struct Kept {
     /// Its turns on its worker, until it is served.
     pub(super) turns: Option<Turns>,
     pub(super) _load: Load,
-}
-
-/// Counts one connection towards the load of a worker while it exists.
-pub(super) struct Load(Arc<AtomicUsize>);
-
-impl Load {
-    pub(super) fn new(load: Arc<AtomicUsize>) -> Self {
-        load.fetch_add(1, Relaxed);
-        Self(load)
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
 }
 
 impl Kept {

@@ -4,10 +4,8 @@ use crate::driver::spin::Activity;
 use buffer::Pool;
 use rpc_serving::ends::Stop;
 use rpc_serving::jobs::{MAX_BLOCKING, MAX_STUCK};
-use rpc_serving::turns::EventLoop;
+use rpc_serving::workers::Worker as SharedWorker;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -17,12 +15,10 @@ const KEEP: usize = 16 << 20;
 /// A worker serves connections, on a thread of its own or on the current runtime.
 #[derive(Debug)]
 pub(super) struct Worker {
-    runtime: Handle,
+    /// Its event loop, which servers over other transports may use too.
+    pub(super) shared: SharedWorker,
     pub(super) activity: Activity,
-    pub(super) event_loop: EventLoop,
     pub(super) pool: Pool,
-    /// Number of connections on this worker.
-    pub(super) load: Arc<AtomicUsize>,
     /// Dropped to end the thread, or else what was spawned.
     running: Running,
 }
@@ -36,9 +32,10 @@ enum Running {
 impl Worker {
     /// Starts a worker.
     pub(super) fn start(number: usize, pool: Option<Pool>) -> io::Result<Self> {
+        // Threads for jobs of this server, and of one over another transport on the same event loops.
         let runtime = Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(MAX_BLOCKING + MAX_STUCK)
+            .max_blocking_threads(2 * (MAX_BLOCKING + MAX_STUCK))
             .thread_name(format!("rpcrdma-{number}-slow"))
             .build()?;
         let handle = runtime.handle().clone();
@@ -51,11 +48,9 @@ impl Worker {
                 runtime.shutdown_background();
             })?;
         Ok(Self {
-            runtime: handle,
+            shared: SharedWorker::new(handle),
             activity: Activity::default(),
-            event_loop: EventLoop::default(),
             pool: pool.unwrap_or_else(|| Pool::new(KEEP)),
-            load: Arc::default(),
             running: Running::Thread { _until: running },
         })
     }
@@ -63,11 +58,9 @@ impl Worker {
     /// A worker on the current runtime, without a thread of its own.
     pub(super) fn here(pool: Option<Pool>) -> Self {
         Self {
-            runtime: Handle::current(),
+            shared: SharedWorker::new(Handle::current()),
             activity: Activity::default(),
-            event_loop: EventLoop::default(),
             pool: pool.unwrap_or_else(|| Pool::new(KEEP)),
-            load: Arc::default(),
             running: Running::Here(Stop::default()),
         }
     }
@@ -75,10 +68,10 @@ impl Worker {
     /// Runs a task for as long as the worker exists.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         match &self.running {
-            Running::Thread { .. } => drop(self.runtime.spawn(task)),
+            Running::Thread { .. } => drop(self.shared.runtime().spawn(task)),
             Running::Here(gone) => {
                 let mut gone = gone.join();
-                self.runtime.spawn(async move {
+                self.shared.runtime().spawn(async move {
                     tokio::select! {
                         biased;
                         _ = gone.asked() => {}
@@ -106,7 +99,7 @@ impl Worker {
     pub(super) fn least_loaded(workers: &[Self]) -> &Self {
         workers
             .iter()
-            .min_by_key(|worker| worker.load.load(Relaxed))
+            .min_by_key(|worker| worker.shared.load())
             .expect("a server has a worker")
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::show;
 use nfs_client::{NfsUrl, printable};
-use nfs_proto::MOUNT_PORT;
+use nfs_proto::{MOUNT_PORT, NFS_PORT};
 use printing::json;
 use rpcrdma::{Design, Versions};
 use rpcrdma_daemon::addresses::has_host_of;
@@ -18,7 +18,7 @@ use rpcrdma_daemon::server::plan::{self, Plan, Presence};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::Path;
 
@@ -53,7 +53,7 @@ pub(crate) struct Announcement<'a> {
 pub(crate) struct Line<'a> {
     /// Address of RPC-over-RDMA: the first of `listen`.
     listening: SocketAddr,
-    /// Listeners over each provider: the addresses of `listen`, and those of RDMA devices beside them.
+    /// Listeners over each provider: the addresses of `listen`, those of RDMA devices beside them, and those of `tcp`.
     listeners: Vec<ListenerStatus>,
     /// Port of MOUNT over TCP, at the same addresses.
     mount_port: u16,
@@ -86,6 +86,8 @@ struct ExportLine<'a> {
     mount: String,
     /// The commands that mount it on Linux, one for each address that clients reach.
     mounts: Vec<String>,
+    /// The same over TCP: none if the server does not listen for that.
+    mounts_over_tcp: Vec<String>,
     /// Why it is not served now.
     #[serde(skip_serializing_if = "Option::is_none")]
     absent: Option<&'a str>,
@@ -115,6 +117,7 @@ impl Announcement<'_> {
     /// One line of JSON.
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         let from = self.listening.mounted_from();
+        let over_tcp = self.listening.mounted_from_over_tcp();
         let exports = self.exports.iter().map(|plan| ExportLine {
             name: &plan.export.name,
             directory: plan.export.dir.to_string_lossy().into_owned(),
@@ -124,6 +127,10 @@ impl Announcement<'_> {
             mounts: from
                 .iter()
                 .map(|at| self.mount(&plan.export, *at))
+                .collect(),
+            mounts_over_tcp: over_tcp
+                .iter()
+                .map(|at| mount_command("tcp", &plan.export, *at, at.port()))
                 .collect(),
             absent: self.absent.get(&plan.export.name).map(|why| &**why),
         });
@@ -173,18 +180,11 @@ impl Announcement<'_> {
 
     /// The command for a Linux client that reaches this address.
     fn mount(&self, export: &Export, at: SocketAddr) -> String {
-        format!(
-            "mount -t nfs -o vers=3,nolock,proto={},port={},mountproto={},mountport={} {} /mnt",
-            of_family("rdma", at),
-            at.port(),
-            of_family("tcp", at),
-            self.mount_port_at(at),
-            quoted(&format!("{}:{}", bracketed_host(at), export.name)),
-        )
+        mount_command("rdma", export, at, self.mount_port_at(at))
     }
 
     /// The commands for a Linux client without an RDMA device: a gateway there, and the mount of it.
-    fn mount_over_tcp(&self, export: &Export) -> [String; 2] {
+    fn mount_by_gateway(&self, export: &Export) -> [String; 2] {
         let (listening, mount_port) = (self.reached(), self.mount_port());
         // A client that can only be on this machine finds our own MOUNT at its usual port.
         let ours = listening.ip().to_canonical().is_loopback() && mount_port == MOUNT_PORT;
@@ -199,10 +199,7 @@ impl Announcement<'_> {
                 bracketed_host(listening),
                 listening.port()
             ),
-            format!(
-                "mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountproto=tcp,mountport={port} {} /mnt",
-                quoted(&format!("127.0.0.1:{}", export.name))
-            ),
+            mount_command("tcp", export, (Ipv4Addr::LOCALHOST, NFS_PORT).into(), port),
         ]
     }
 
@@ -216,6 +213,16 @@ impl Announcement<'_> {
         let commands = all.take(shown).map(|(export, at)| self.mount(export, at));
         (commands.collect(), more)
     }
+}
+
+/// The command that mounts from this address, over RDMA or TCP, with MOUNT at this port.
+fn mount_command(over: &str, export: &Export, at: SocketAddr, mount_port: u16) -> String {
+    let (over, tcp, port) = (of_family(over, at), of_family("tcp", at), at.port());
+    let place = format!("{}:{}", bracketed_host(at), export.name);
+    let place = quoted(&place);
+    format!(
+        "mount -t nfs -o vers=3,nolock,proto={over},port={port},mountproto={tcp},mountport={mount_port} {place} /mnt"
+    )
 }
 
 /// Commands to mount in the text, unless there are more exports.
@@ -264,9 +271,13 @@ impl fmt::Display for Announcement<'_> {
             Versions::Two => "version two",
             Versions::Auto => "versions one and two",
         };
+        let and_tcp = match self.listening.tcp.is_empty() {
+            true => "",
+            false => ", and on TCP",
+        };
         writeln!(
             f,
-            "serving NFSv3 on RPC-over-RDMA {versions} ({})\n",
+            "serving NFSv3 on RPC-over-RDMA {versions} ({}){and_tcp}\n",
             self.listening.provider(self.crc)
         )?;
         let common = plan::common_clients(self.exports);
@@ -324,11 +335,20 @@ impl fmt::Display for Announcement<'_> {
                  too, serve on the\naddress of a network card, with --listen ADDR --allow ADDR."
             )?;
         }
-        let [gateway, mount] = self.mount_over_tcp(&first.export);
-        writeln!(
-            f,
-            "or without an RDMA device, over TCP through a gateway on the client:\n  {gateway}\n  {mount}"
-        )?;
+        match self.listening.mounted_from_over_tcp().first() {
+            Some(&at) => writeln!(
+                f,
+                "or without an RDMA device, over TCP:\n  {}",
+                mount_command("tcp", &first.export, at, at.port())
+            )?,
+            None => {
+                let [gateway, mount] = self.mount_by_gateway(&first.export);
+                writeln!(
+                    f,
+                    "or without an RDMA device, over TCP through a gateway on the client:\n  {gateway}\n  {mount}"
+                )?;
+            }
+        }
         writeln!(
             f,
             "or without mounting:\n  rpcrdma ls -l {}",
@@ -375,7 +395,7 @@ pub(super) struct Described<'a> {
 pub(crate) struct CheckLine<'a> {
     /// Address of RPC-over-RDMA: the first of `listen`.
     listen: SocketAddr,
-    /// Listeners over each provider: the addresses of `listen`, and those of RDMA devices beside them.
+    /// Listeners over each provider: the addresses of `listen`, those of RDMA devices beside them, and those of `tcp`.
     listeners: Vec<ListenerStatus>,
     /// Port of MOUNT over TCP.
     mount_port: u16,
@@ -494,6 +514,8 @@ mod tests {
                 asked_are_devices: false,
                 devices: Vec::new(),
                 socket: None,
+                tcp: Vec::new(),
+                tcp_socket: None,
                 names: BTreeMap::new(),
             },
             versions: Versions::Auto,
@@ -568,7 +590,7 @@ mod tests {
                     ..*announcement
                 };
                 let export = &announcement.exports[0].export;
-                assert_eq!(announcement.mount_over_tcp(export), expected);
+                assert_eq!(announcement.mount_by_gateway(export), expected);
             });
         };
         check(
@@ -631,6 +653,34 @@ mod tests {
                 serde_json::json!(expected("/b"))
             );
             assert_eq!(said["mounts"][2], "[2001:db8::1]:815");
+        });
+    }
+
+    #[test]
+    fn server_over_tcp_is_mounted_without_a_gateway_from_where_others_reach_it() {
+        announce(&[export("/data")], "192.0.2.1:20049", |announcement| {
+            let over_tcp = ["127.0.0.1:2049", "[2001:db8::1]:7"];
+            announcement.listening.tcp = over_tcp.map(|at| at.parse().unwrap()).into();
+            let expected = "mount -t nfs -o vers=3,nolock,proto=tcp6,port=7,mountproto=tcp6,mountport=7 \
+                            '[2001:db8::1]:/data' /mnt";
+            let text = announcement.to_string();
+            assert!(
+                text.contains(&format!("over TCP:\n  {expected}\n")),
+                "{text}"
+            );
+            assert!(text.contains("), and on TCP\n"), "{text}");
+            assert!(
+                text.contains("127.0.0.1:2049, [2001:db8::1]:7 over TCP, "),
+                "{text}"
+            );
+            assert!(!text.contains("rpcrdma gateway"), "{text}");
+            let said = announcement.json().unwrap();
+            let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+            assert_eq!(
+                said["exports"][0]["mounts_over_tcp"],
+                serde_json::json!([expected])
+            );
+            assert_eq!(said["listeners"][2]["provider"], "tcp");
         });
     }
 
@@ -765,6 +815,8 @@ mod tests {
                 asked_are_devices: true,
                 devices: Vec::new(),
                 socket: None,
+                tcp: Vec::new(),
+                tcp_socket: None,
                 names: BTreeMap::new(),
             },
             mount: &["192.0.2.1:20048".parse().unwrap()],

@@ -12,11 +12,11 @@ use nfs_server::{Changes, ClientOptions, Squash};
 use printing::units;
 use rpcrdma_daemon::clients::Clients;
 use rpcrdma_daemon::config::Given;
-use rpcrdma_daemon::listen;
+use rpcrdma_daemon::listen::{self, TcpAddress};
 use rpcrdma_daemon::server::ServerSettings;
 use rpcrdma_daemon::server::configuration::{ExportsFrom, Source};
 use rpcrdma_daemon::server::exports::ExportArg;
-use rpcrdma_daemon::server::settings::MAX_THREADS;
+use rpcrdma_daemon::server::settings::{MAX_THREADS, lease};
 use rpcrdma_daemon::systemd::Sockets;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -34,6 +34,8 @@ use std::time::Duration;
   rpcrdma serve . --listen 192.168.1.1 --listen 10.0.0.1 \\
     --allow 192.168.1.0/24 --allow 10.0.0.0/8
       one directory to two networks
+  rpcrdma serve . --tcp 2049
+      the same over TCP too, for clients without RDMA
   rpcrdma serve --config /etc/rpcrdma/rpcrdma.toml
       exports and options from a file: see rpcrdma.toml(5)
   rpcrdma serve --config /etc/rpcrdma/rpcrdma.toml --check
@@ -63,6 +65,11 @@ pub(crate) struct ServeArgs {
         value_parser = listen::parse)]
     listen: Vec<SocketAddr>,
 
+    /// Port of NFS over TCP, at the same addresses, or an address; repeatable [default: none; 0 = any
+    /// free port]
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    tcp: Vec<TcpAddress>,
+
     /// TCP port of MOUNT, at the same addresses (0 = any free port)
     #[arg(long, value_name = "PORT", default_value_t = MOUNT_PORT)]
     mount_port: u16,
@@ -90,6 +97,10 @@ pub(crate) struct ServeArgs {
     /// exports [default: rpcrdma in the user's state directory]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
+
+    /// Time in which clients of NFS version 4 renew their lease: how long locks of a client that died are in the way of nobody
+    #[arg(long, value_name = "TIME", value_parser = lease, default_value = "90s")]
+    lease: Duration,
 
     /// Register NFS and MOUNT with rpcbind
     #[arg(long)]
@@ -155,6 +166,7 @@ impl ServeArgs {
                 ),
             },
             activated: addrs(&sockets.rdma),
+            activated_tcp: addrs(&sockets.tcp),
             activated_mount: addrs(&sockets.mount),
         }
     }
@@ -162,11 +174,13 @@ impl ServeArgs {
     fn settings(&self) -> ServerSettings {
         ServerSettings {
             listen: self.listen.clone(),
+            tcp: self.tcp.clone(),
             mount_port: self.mount_port,
             allow: self.allow.clone(),
             trust: self.trust.trust(),
             changes: self.changes,
             state_dir: self.state_dir.clone(),
+            lease: self.lease,
             rpcbind: self.rpcbind,
             threads: self.threads,
             max_connections: self.max_connections,

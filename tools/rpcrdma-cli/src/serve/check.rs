@@ -4,23 +4,23 @@ use super::announce::Described;
 use crate::failure::Ended;
 use crate::output;
 use rpcrdma_daemon::server::{Configuration, check};
+use rpcrdma_daemon::systemd::Sockets;
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
 use verbs_iwarp::Iwarp;
 
-/// Prints what would be served, or all that speaks against a start, also what is wrong with the file. `mount` are sockets for
-/// MOUNT that listen already.
+/// Prints what would be served, or all that speaks against a start, also what is wrong with the file. `sockets`
+/// are those of the service manager.
 ///
 /// # Errors
 ///
 /// If the file is wrong, or a server could not start, in the words of one that does not.
 pub(super) async fn check_and_print(
     configuration: &Configuration,
-    mount: Vec<(SocketAddr, TcpListener)>,
+    sockets: Sockets,
     of_file: Vec<anyhow::Error>,
     json: bool,
 ) -> anyhow::Result<Ended> {
-    let options = configuration.options(mount);
+    let options = configuration.options(sockets.tcp, sockets.mount);
     let connections = &configuration.settings.connections;
     let software = Iwarp::new(connections.iwarp());
     // Whether a socket is there is not looked at: nothing is served with it.
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::serve::ServeArgs;
     use clap::{Args, Command, FromArgMatches};
-    use rpcrdma_daemon::systemd::Sockets;
+    use std::net::TcpListener;
 
     /// Error of `--check` with these options.
     async fn refused(options: &[&str]) -> String {
@@ -63,11 +63,12 @@ mod tests {
         let args = ServeArgs::from_arg_matches(&matches).unwrap();
         let sockets = Sockets {
             rdma: Vec::new(),
+            tcp: Vec::new(),
             mount: Vec::new(),
         };
         let (configuration, errors) = args.source(&sockets).read().unwrap();
-        let checked = check_and_print(&configuration, Vec::new(), errors, false).await;
-        checked.unwrap_err().to_string()
+        let checked = check_and_print(&configuration, sockets, errors, false);
+        checked.await.unwrap_err().to_string()
     }
 
     #[tokio::test]
@@ -85,6 +86,7 @@ mod tests {
         ];
         for (options, option) in [
             (["--listen", &addr], "--listen ADDR:PORT"),
+            (["--tcp", &port], "--tcp [ADDR:]PORT"),
             (["--mount-port", &port], "--mount-port"),
             (["--metrics", &port], "--metrics"),
         ] {

@@ -41,6 +41,7 @@ mod schemas;
 mod scripted;
 mod statistics;
 mod systemd;
+mod tcp;
 mod terminal;
 mod unfinished;
 mod zones;

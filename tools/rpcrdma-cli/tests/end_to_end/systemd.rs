@@ -144,6 +144,36 @@ fn socket_for_rdma_is_used_as_it_is_given() {
 }
 
 #[test]
+fn socket_for_tcp_is_used_as_it_is_given() {
+    let options = [
+        "--listen",
+        "127.0.0.1:0",
+        "--mount-port",
+        "0",
+        "--tcp",
+        "127.0.0.1:1",
+    ];
+    let (mut served, addr) = activated("tcp", &options);
+    let said = said_of(&served);
+    let listener = &said["listeners"][1];
+    assert_eq!(listener["address"], addr.to_string(), "{said}");
+    assert_eq!(
+        (&listener["provider"], &listener["socket"]),
+        (&"tcp".into(), &"tcp".into())
+    );
+    let heard = served.hear("a socket of the service manager");
+    let names = format!("socket=\"tcp\" address={addr}");
+    assert!(heard.contains(&names), "{heard}");
+    let control = said["control"].as_str().unwrap();
+    let shown = text(&ok(&["stats", "--socket", control]));
+    let sockets = format!("of the service manager: tcp at {addr}\n");
+    assert!(shown.contains(&sockets), "{shown}");
+    let port = addr.port().to_string();
+    let exports = ok(&["exports", "--mount-port", &port, "--tcp", "127.0.0.1"]);
+    assert!(text(&exports).contains("/stuff"));
+}
+
+#[test]
 fn socket_for_mount_is_used_as_it_is_given() {
     let (served, addr) = activated("mount", &["--listen", "127.0.0.1:0", "--metrics", "0"]);
     assert_eq!(served.mount_port, addr.port());
@@ -182,5 +212,10 @@ fn port_of_mount_that_a_socket_replaces_may_be_that_of_metrics() {
 #[test]
 fn socket_with_another_name_is_refused() {
     let environment = [("LISTEN_FDS", "1"), ("LISTEN_FDNAMES", "web")];
-    fails_with(&["serve", "."], &environment, 2, "has to be rdma or mount");
+    fails_with(
+        &["serve", "."],
+        &environment,
+        2,
+        "has to be rdma, tcp or mount",
+    );
 }

@@ -23,9 +23,10 @@ const CARGO_DEB: Tool = Tool {
 
 /// Units of systemd but for the first service, by the folder where cargo-deb finds each alone: beside that service
 /// it would take it for theirs too.
-const UNITS: [(&str, &str); 3] = [
+const UNITS: [(&str, &str); 4] = [
     ("units/gateway", "rpcrdma-gateway.service"),
     ("units/rdma", "rpcrdma-rdma.socket"),
+    ("units/tcp", "rpcrdma-tcp.socket"),
     ("units/mount", "rpcrdma-mount.socket"),
 ];
 

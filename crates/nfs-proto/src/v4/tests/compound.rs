@@ -2,6 +2,7 @@
 
 use super::{hex, stream};
 use crate::v4::directory::{DirectoryWriter, ReadDirArgs, ReadDirOk};
+use crate::v4::fattr::write_fattr;
 use crate::v4::file::{GetAttrArgs, ReadOk};
 use crate::v4::open::{DelegationWish, ShareAccess};
 use crate::v4::{
@@ -102,7 +103,7 @@ fn operations_are_read_as_they_were_written() {
 fn reply_has_the_status_of_its_last_result() {
     let mut w = Writer::default();
     w.u32(0xfeed);
-    let mut reply = ReplyWriter::new(&mut w, tag(), Ok(()));
+    let mut reply = ReplyWriter::new(w, tag(), Ok(()));
     reply.push(ResOp::PutRootFh(Ok(())));
     reply.push_with(Operation::ReadDir, |w| {
         w.u64(1);
@@ -110,8 +111,7 @@ fn reply_has_the_status_of_its_last_result() {
     });
     assert_eq!(reply.status(), Err(Status::TooSmall));
     assert_eq!(reply.stream_len(), 4 + 8 + 4 + 8 + 8);
-    reply.finish();
-    let message = w.finish();
+    let message = reply.finish().finish();
     let expected = "0000feed 00002715 00000003 74616700 00000002
                     00000018 00000000 0000001a 00002715";
     assert_eq!(message.head(), hex(expected));
@@ -129,15 +129,15 @@ fn reply_has_the_status_of_its_last_result() {
 
 #[test]
 fn reply_without_results_has_its_own_status() {
-    let mut w = Writer::default();
-    ReplyWriter::new(&mut w, Tag::default(), Err(Status::MinorVersionMismatch)).finish();
+    let w = Writer::default();
+    let w = ReplyWriter::new(w, Tag::default(), Err(Status::MinorVersionMismatch)).finish();
     assert_eq!(w.finish().head(), hex("00002725 00000000 00000000"));
 }
 
 #[test]
 fn last_result_is_replaced_with_its_data() {
-    let mut w = Writer::default();
-    let mut reply = ReplyWriter::new(&mut w, Tag::default(), Ok(()));
+    let w = Writer::default();
+    let mut reply = ReplyWriter::new(w, Tag::default(), Ok(()));
     let read = |data: &'static [u8]| {
         let data = data.into();
         ResOp::Read(Ok(ReadOk { eof: false, data }))
@@ -145,8 +145,7 @@ fn last_result_is_replaced_with_its_data() {
     reply.push(read(b"kept"));
     reply.push(read(b"too big"));
     reply.replace_last(ResOp::failed(Operation::Read, Status::ReplyTooBig));
-    reply.finish();
-    let message = w.finish();
+    let message = reply.finish().finish();
     assert_eq!(message.items().len(), 1);
     let expected = "00002752 00000000 00000002
                     00000019 00000000 00000000 00000004 6b657074  00000019 00002752";
@@ -169,9 +168,11 @@ fn fill(max_count: u32, dir_count: u32) -> Result<(usize, usize), Status> {
         .iter()
         .take_while(|name| {
             let name = Filename::new(name.as_bytes()).unwrap();
-            dir.push(Cookie(3), name, &args.wanted, |number| match number {
-                AttributeNumber::RdattrError => Some(Attribute::RdattrError(Ok(()))),
-                _ => None,
+            dir.push(Cookie(3), name, |w| {
+                write_fattr(w, &args.wanted, |number| match number {
+                    AttributeNumber::RdattrError => Some(Attribute::RdattrError(Ok(()))),
+                    _ => None,
+                });
             })
         })
         .count();

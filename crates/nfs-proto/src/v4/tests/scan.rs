@@ -33,10 +33,9 @@ fn call(operations: impl IntoIterator<Item = ArgOp<'static>>) -> Payload {
 fn reply(results: impl IntoIterator<Item = ResOp<'static>>) -> Payload {
     let mut w = Writer::default();
     w.words([9, 1, 0, 0, 0, 0]);
-    let mut reply = ReplyWriter::new(&mut w, Tag::new(b"tag").unwrap(), Ok(()));
+    let mut reply = ReplyWriter::new(w, Tag::new(b"tag").unwrap(), Ok(()));
     results.into_iter().for_each(|result| reply.push(result));
-    reply.finish();
-    w.finish()
+    reply.finish().finish()
 }
 
 fn scanned(call: &Payload) -> ScannedCall {

@@ -24,7 +24,7 @@ pub(in crate::localfs) const WRITE_BACK_ROUNDS: u64 = 80;
 pub(in crate::localfs) struct Round {
     /// Its number.
     pub(in crate::localfs) number: u64,
-    /// Files that were not used in the last complete round.
+    /// Files that were not used in the last complete round, and that no client keeps open.
     pub(in crate::localfs) idle: Vec<Arc<Node>>,
     /// Files that were found to have no name any more, where there are no kernel handles.
     pub(in crate::localfs) gone: Vec<Gone>,
@@ -43,7 +43,11 @@ impl OpenFiles {
         cache.set_round(number);
         Round {
             number,
-            idle: cache.idle(number - 1).map(Arc::clone).collect(),
+            idle: cache
+                .idle(number - 1)
+                .filter(|node| !node.is_held())
+                .map(Arc::clone)
+                .collect(),
             gone: cache.take_gone(),
         }
     }
@@ -51,7 +55,7 @@ impl OpenFiles {
     /// Ends a round. The thread sleeps if nothing is open.
     pub(in crate::localfs) fn end_round(&self) {
         let cache = self.cache();
-        if cache.len() == 0 {
+        if cache.len() == 0 && cache.kept() == 0 {
             self.sweeper.rest();
         }
     }

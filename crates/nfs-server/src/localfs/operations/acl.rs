@@ -5,6 +5,7 @@ use crate::localfs::layers::Layers;
 use crate::localfs::open_files::node::Node;
 use crate::localfs::posix_acl::{self, ACCESS, DEFAULT};
 use crate::localfs::sys::{Pace, Try};
+use crate::localfs::volume::change_values::During;
 use rustix::io::Errno;
 
 pub(in crate::localfs) fn acls(layers: &Layers, file: FileId, pace: Pace) -> Try<Seen<Acls>> {
@@ -41,7 +42,8 @@ pub(in crate::localfs) fn set_acls(
     };
     let unguarded = layers.turns.unguarded(node.ino, Pace::Patient)?;
     let changing = layers.turns.begin(node.ino, node.is_directory());
-    let before = layers.files.attributes(&node)?;
+    let before = (&changing, During::Before);
+    let before = layers.files.attributes_during(&node, before)?;
     let apply = || -> Try<()> {
         if !before.is_directory() && matches!(set.default, SetAcl::To(_)) {
             return Err(Error::Invalid.into());
@@ -53,7 +55,8 @@ pub(in crate::localfs) fn set_acls(
         Ok(())
     };
     let result = apply();
-    let after = layers.files.attributes(&node).ok();
+    let after = (&changing, During::After);
+    let after = layers.files.attributes_during(&node, after).ok();
     drop((changing, unguarded, names));
     let result = result.and_then(|()| layers.durability.persist(&node));
     Ok(Seen {

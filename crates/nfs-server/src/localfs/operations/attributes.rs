@@ -7,6 +7,7 @@ use crate::fs::{
 use crate::localfs::layers::Layers;
 use crate::localfs::open_files::node::Node;
 use crate::localfs::sys::{self, Pace, Try};
+use crate::localfs::volume::change_values::During;
 use crate::permission::{self, WRITE};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, Gid, Mode, Uid};
@@ -32,7 +33,8 @@ pub(in crate::localfs) fn set_attributes(
         _ => (None, Some(layers.turns.unguarded(node.ino, Pace::Patient)?)),
     };
     let changing = layers.turns.begin(node.ino, node.is_directory());
-    let before = layers.files.attributes(&node)?;
+    let before = (&changing, During::Before);
+    let before = layers.files.attributes_during(&node, before)?;
     // RFC 1813 §3.3.2: compared with the change time that the client last saw.
     let result = if guard.is_some_and(|guard| !same_on_the_wire(guard, before.ctime)) {
         Err(Error::NotSync.into())
@@ -40,7 +42,8 @@ pub(in crate::localfs) fn set_attributes(
         apply(layers, who, &node, &before, &set)
     };
     // Read before the sync: the client would take later changes of others for its own.
-    let after = layers.files.attributes(&node).ok();
+    let after = (&changing, During::After);
+    let after = layers.files.attributes_during(&node, after).ok();
     let wcc = Wcc {
         before: changing.is_alone().then(|| before.before()),
         after,

@@ -7,6 +7,7 @@ use crate::fs::{
 use crate::localfs::layers::Layers;
 use crate::localfs::open_files::node::Node;
 use crate::localfs::sys::{Pace, Stop, Try};
+use crate::localfs::volume::change_values::During;
 use crate::permission::{self, EXECUTE, READ, WRITE};
 use buffer::Buffer;
 use bytes::Bytes;
@@ -94,7 +95,7 @@ pub(in crate::localfs) fn begin_read(
 /// Checks that the caller may read data. The owner of a file may read and write it whatever its
 /// mode, and whoever may execute it may read it (RFC 1813 §4.4): the client's open is unknown
 /// here, and may have been before a change of mode.
-fn check_read(
+pub(super) fn check_read(
     layers: &Layers,
     who: &Identity,
     node: &Node,
@@ -111,7 +112,7 @@ fn check_read(
 }
 
 /// Checks that the caller may write data, as its owner may whatever its mode (RFC 1813 §4.4).
-fn check_write(
+pub(super) fn check_write(
     layers: &Layers,
     who: &Identity,
     node: &Node,
@@ -177,7 +178,8 @@ pub(in crate::localfs) fn write(
     permission::check_regular(node.kind)?;
     let _unguarded = layers.turns.unguarded(node.ino, pace)?;
     let changing = layers.turns.begin(node.ino, false);
-    let before = layers.files.attributes(&node)?;
+    let before = (&changing, During::Before);
+    let before = layers.files.attributes_during(&node, before)?;
     let result = check_write(layers, who, &node, &before, pace)
         .and_then(|()| check_end(offset, gather_len(data)))
         .and_then(|()| write_pieces(layers, who, &node, (offset, data), written, stability, pace));
@@ -188,7 +190,8 @@ pub(in crate::localfs) fn write(
         Err(Stop::Fail(error)) => Err(error),
         Ok(()) => Ok(()),
     };
-    let after = layers.files.attributes(&node).ok();
+    let after = (&changing, During::After);
+    let after = layers.files.attributes_during(&node, after).ok();
     Ok(Changed {
         wcc: Wcc {
             // With concurrent writes, no client gets attributes from before.

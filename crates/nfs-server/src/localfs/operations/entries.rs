@@ -1,7 +1,7 @@
 //! Operations on directory entries: LOOKUP, REMOVE, RENAME, LINK.
 
 use super::data::INLINE_WRITE;
-use super::turns::{Changing, Names};
+use super::turns::Names;
 use crate::fs::{
     Attributes, Changed, Error, FileId, FileKind, Found, Identity, Linked, Renamed, Seen, Wcc,
 };
@@ -10,6 +10,8 @@ use crate::localfs::layers::Layers;
 use crate::localfs::open_files::node::Node;
 use crate::localfs::pending_syncs::PendingSyncs;
 use crate::localfs::sys::{self, Pace, Stat, Stop, Try};
+use crate::localfs::volume::change_values::During;
+use crate::localfs::volume::in_flight::Changing;
 use crate::permission::{self, EXECUTE};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, RenameFlags};
@@ -57,7 +59,8 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         for (dir, told) in &mut self.dirs {
             if let Some((changing, told)) = told {
-                told.after = self.layers.files.attributes(dir).ok();
+                let after = (&*changing, During::After);
+                told.after = self.layers.files.attributes_during(dir, after).ok();
                 told.alone = changing.is_alone();
             }
         }
@@ -152,7 +155,8 @@ pub(in crate::localfs) fn change_directory<T>(
     let node = layers.handles.node(dir, pace)?;
     let names = layers.turns.names([node.ino; 2], pace)?;
     let changing = layers.turns.begin(node.ino, true);
-    let before = layers.files.attributes(&node)?;
+    let before = (&changing, During::Before);
+    let before = layers.files.attributes_during(&node, before)?;
     let mut told = Told::default();
     let turn = Turn {
         layers,
@@ -220,10 +224,14 @@ pub(in crate::localfs) fn rename(
     let one = from_node.id() == to_node.id();
     let from_changing = layers.turns.begin(from_node.ino, true);
     let to_changing = (!one).then(|| layers.turns.begin(to_node.ino, true));
-    let from_before = layers.files.attributes(&from_node)?;
-    let to_before = match one {
-        true => from_before,
-        false => layers.files.attributes(&to_node)?,
+    let before = |node, changing| {
+        let before = (changing, During::Before);
+        layers.files.attributes_during(node, before)
+    };
+    let from_before = before(&from_node, &from_changing)?;
+    let to_before = match &to_changing {
+        None => from_before,
+        Some(changing) => before(&to_node, changing)?,
     };
     let (mut from_told, mut to_told) = (Told::default(), Told::default());
     let turn = Turn {

@@ -35,7 +35,7 @@ pub(in crate::localfs) fn describe(
     let unseen = Ok(Some((of_entry.unwrap_or(ino), None)));
     // A mounted file system is not asked: it may hang.
     let opened = sys::open_entry(&dir.path, name, Pace::Patient);
-    let stat = opened.and_then(|fd| sys::stat(&fd, layers.volume.by).map(|stat| (fd, stat)));
+    let stat = opened.and_then(|fd| layers.volume.stat(&fd).map(|stat| (fd, stat)));
     let (fd, stat) = match stat {
         Ok(found) => found,
         // The entry was removed meanwhile.

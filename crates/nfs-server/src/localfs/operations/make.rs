@@ -105,7 +105,7 @@ impl Maker<'_> {
         });
         match created {
             Ok(fd) => {
-                let stat = sys::stat(&fd, layers.volume.by)?;
+                let stat = layers.volume.stat(&fd)?;
                 let made = Made {
                     fd,
                     opened_for,
@@ -166,7 +166,7 @@ impl Maker<'_> {
                 // themselves.
                 self.layers.durability.persist(self.dir)?;
                 if set.size.is_some() {
-                    return found_as_it_is(&node);
+                    return found_as_it_is(self.layers, &node);
                 }
             }
         }
@@ -360,7 +360,7 @@ impl Maker<'_> {
                 attributes: stat.attributes,
             });
         }
-        found_as_it_is(&node)
+        found_as_it_is(layers, &node)
     }
 
     /// Returns the attributes that a new object does not have yet.
@@ -444,6 +444,7 @@ impl Maker<'_> {
         } else {
             AtFlags::empty()
         };
+        let _changing = layers.turns.begin(self.dir.ino, true);
         let unlink = || rustix::fs::unlinkat(&self.dir.path, self.name, flags);
         if ours(&stat) && layers.rights.as_caller(self.who, unlink).is_ok() {
             layers
@@ -466,12 +467,12 @@ fn has_nothing_extra(fd: impl AsFd) -> bool {
 
 /// Returns the file that CREATE created or found. If it was removed since, the reply has no
 /// attributes: NFS3ERR_STALE would refer to the directory.
-fn found_as_it_is(node: &Node) -> Try<Found> {
+fn found_as_it_is(layers: &Layers, node: &Node) -> Try<Found> {
     Ok(Found {
         file: node.id(),
         attributes: Attributes {
             fileid: node.fileid,
-            ..sys::attributes(&node.path)?
+            ..layers.volume.attributes(&node.path)?
         },
     })
 }

@@ -1,0 +1,353 @@
+//! Values of the change attribute (RFC 8881 §5.8.1.4): no two states of a file that a client was told have the same.
+//!
+//! The kernel keeps no counter that a program could read, so that the values are made of ctimes. Which way is found by a probe when
+//! the export is opened.
+//!
+//! **Fine times** (multigrain, Linux 6.13): the kernel gives a change another ctime than the state that was last looked at. The
+//! value is the ctime in nanoseconds, and nothing is added.
+//!
+//! **Coarse times**: all changes within a tick of the kernel's clock, or within a second on some file systems, have one ctime *c*.
+//! With *t* as the longer of the two:
+//!
+//! - A state older than 2 *t* is settled, as any later change has a later ctime. Its value is *c* + 2 *t*, which no state before had,
+//!   in this run of the server or another.
+//! - Within the first tick, a local program can change the file once more without a trace. Each look at such a state has a value of
+//!   its own, also if nothing happened; as has one while changes by clients are in flight.
+//! - In between only changes by clients can have this ctime, such as a write that takes long. The value is *c* with the number of
+//!   those changes, which each of them raises. If no other user of this machine can reach the export, this holds for the first tick too.
+//! - A state from before the export was opened that is not settled yet may have been told by the run before, whose numbers are lost:
+//!   each look has a value of its own.
+//! - If the clock is set back, ctimes come for a second time. States with those have values of their own at each look until they
+//!   change again, as long as this run lasts. Of what was told before it, only a state with the same nanosecond could be mistaken.
+//!
+//! Values of their own are numbers of 63 bits from a random start, with the highest bit set, which ctimes have not until 2262.
+//!
+//! So a client reads a file that was just written once more when it has settled. A file system of which the clock is unknown, behind
+//! a network or in another process, is assumed to have a clock within a second of this one.
+
+use super::in_flight::{Changing, InFlight};
+use crate::fs::{Attributes, ChangeKind, Time};
+use crate::localfs::sys::{self, Stat};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::time::ClockId;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Changes of the file that is probed, all within a tick of a coarse clock.
+const PROBES: usize = 16;
+
+/// Nanoseconds in a second: the assumed step of times where the probe is not possible.
+const SECOND: u64 = 1_000_000_000;
+
+/// Bit of values that are no times.
+const NO_TIME: u64 = 1 << 63;
+
+/// Something with attributes as the kernel told them.
+pub(in crate::localfs) trait Looked {
+    fn attributes(&mut self) -> &mut Attributes;
+}
+
+impl Looked for Attributes {
+    fn attributes(&mut self) -> &mut Attributes {
+        self
+    }
+}
+
+impl Looked for Stat {
+    fn attributes(&mut self) -> &mut Attributes {
+        &mut self.attributes
+    }
+}
+
+/// A look at a file during a change of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::localfs) enum During {
+    /// Before it is made.
+    Before,
+    /// After it was made.
+    After,
+}
+
+/// Steps of the ctimes of a file system, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Steps {
+    /// Multiples in which times are kept.
+    grain: u64,
+    /// Smallest distance of two ctimes.
+    tick: u64,
+}
+
+/// The source of values of an export.
+pub(in crate::localfs) struct ChangeValues {
+    /// `None` with fine times.
+    coarse: Option<Coarse>,
+    in_flight: Arc<InFlight>,
+}
+
+impl ChangeValues {
+    /// Probes the file system of this directory, unless it is `unknown` whether it has the clock of this machine.
+    pub(in crate::localfs) fn probe(
+        root: BorrowedFd<'_>,
+        unknown: bool,
+        in_flight: Arc<InFlight>,
+    ) -> Self {
+        let worst = Steps {
+            grain: SECOND,
+            tick: SECOND,
+        };
+        let steps = match unknown {
+            true => Some(worst),
+            false => match ctimes(root) {
+                Ok(ctimes) => steps_of(&ctimes, clock_tick()),
+                Err(_) => Some(worst),
+            },
+        };
+        Self {
+            coarse: steps.map(|steps| Coarse::new(steps, Box::new(clock))),
+            in_flight,
+        }
+    }
+
+    /// Returns the relation of the values of a file to each other.
+    pub(in crate::localfs) fn kind(&self) -> ChangeKind {
+        match self.coarse {
+            None => ChangeKind::TimeMetadata,
+            Some(_) => ChangeKind::Undefined,
+        }
+    }
+
+    /// Returns changes in flight on the file system.
+    pub(in crate::localfs) fn in_flight(&self) -> &Arc<InFlight> {
+        &self.in_flight
+    }
+
+    /// Looks at a file, with `alone` if no local program can change it. `look` is repeated if the file changed recently.
+    pub(in crate::localfs) fn of<T: Looked>(
+        &self,
+        alone: bool,
+        look: impl Fn() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let Some(coarse) = &self.coarse else {
+            return look();
+        };
+        // What changes after this has this ctime or a later one.
+        let now = coarse.now();
+        let mut seen = look()?;
+        let found = *seen.attributes();
+        let value = match coarse.settled(found.ctime, now) {
+            Some(value) => value,
+            None => {
+                let so_far = || self.in_flight.so_far(found.fileid, found.is_directory());
+                let before = so_far();
+                seen = look()?;
+                let changes = before.settled().filter(|_| so_far() == before);
+                coarse.value(seen.attributes().ctime, now, changes, alone)
+            }
+        };
+        seen.attributes().change = value;
+        Ok(seen)
+    }
+
+    /// Looks at a file from within a change of it.
+    pub(in crate::localfs) fn during<T: Looked>(
+        &self,
+        alone: bool,
+        (changing, during): (&Changing<'_>, During),
+        look: impl Fn() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let Some(coarse) = &self.coarse else {
+            return look();
+        };
+        let now = coarse.now();
+        let mut seen = look()?;
+        let changes = changing.around().map(|(before, after)| match during {
+            During::Before => before,
+            During::After => after,
+        });
+        let seen_ctime = seen.attributes().ctime;
+        seen.attributes().change = coarse.value(seen_ctime, now, changes, alone);
+        Ok(seen)
+    }
+
+    /// As on a kernel with coarse times.
+    #[cfg(test)]
+    pub(in crate::localfs) fn coarsely(in_flight: Arc<InFlight>) -> Self {
+        let steps = Steps {
+            grain: 1,
+            tick: clock_tick(),
+        };
+        Self {
+            coarse: Some(Coarse::new(steps, Box::new(clock))),
+            in_flight,
+        }
+    }
+}
+
+/// Returns the clock by which the kernel gives ctimes, and one that is not set, in nanoseconds. Their difference changes only when the
+/// former is set.
+fn clock() -> (u64, u64) {
+    let nanos = |id| {
+        let now = rustix::time::clock_gettime(id);
+        Time {
+            seconds: now.tv_sec,
+            nanos: u32::try_from(now.tv_nsec).unwrap_or(0),
+        }
+        .as_change()
+    };
+    let mut steady = nanos(ClockId::MonotonicCoarse);
+    loop {
+        let now = nanos(ClockId::RealtimeCoarse);
+        let again = nanos(ClockId::MonotonicCoarse);
+        // Both are of one tick.
+        if again == steady {
+            return (now, steady);
+        }
+        steady = again;
+    }
+}
+
+/// Returns the tick of the kernel's clock in nanoseconds.
+fn clock_tick() -> u64 {
+    let tick = rustix::time::clock_getres(ClockId::RealtimeCoarse);
+    u64::try_from(tick.tv_nsec).map_or(SECOND, |tick| tick.max(1))
+}
+
+/// Changes a file without a name, and returns its ctimes. Nothing is written.
+fn ctimes(root: BorrowedFd<'_>) -> Result<Vec<u64>, Errno> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(root, c".", flags, Mode::RUSR | Mode::WUSR)?;
+    let look = |n: usize| {
+        let mode = match n % 2 {
+            0 => Mode::RUSR,
+            _ => Mode::RUSR | Mode::WUSR,
+        };
+        rustix::fs::fchmod(file.as_fd(), mode)?;
+        Ok(sys::attributes(&file)?.change)
+    };
+    (0..PROBES).map(look).collect()
+}
+
+/// Returns the steps of ctimes of changes that followed each other within a tick; `None` if they are fine.
+fn steps_of(ctimes: &[u64], clock_tick: u64) -> Option<Steps> {
+    if ctimes.windows(2).all(|two| two[0] < two[1]) {
+        return None;
+    }
+    let mut grain = 1;
+    while grain < SECOND && ctimes.iter().all(|ctime| ctime.is_multiple_of(grain * 10)) {
+        grain *= 10;
+    }
+    Some(Steps {
+        grain,
+        tick: clock_tick.max(grain),
+    })
+}
+
+/// A clock by which files get their ctimes, and one that is not set.
+type Clock = Box<dyn Fn() -> (u64, u64) + Send + Sync>;
+
+/// Values where several changes have one ctime.
+struct Coarse {
+    steps: Steps,
+    /// Time at which the export was opened.
+    opened: u64,
+    clock: Clock,
+    /// Latest time that the clock told.
+    latest: AtomicU64,
+    /// The clock less the one that is not set.
+    ahead: AtomicU64,
+    /// First and last time that came twice; none, if they are in this order.
+    repeated: (AtomicU64, AtomicU64),
+    setting_back: Mutex<()>,
+    /// Next value of its own.
+    own: AtomicU64,
+}
+
+impl Coarse {
+    fn new(steps: Steps, clock: Clock) -> Self {
+        let (now, steady) = clock();
+        Self {
+            steps,
+            opened: now,
+            clock,
+            latest: AtomicU64::new(now),
+            ahead: AtomicU64::new(now.wrapping_sub(steady)),
+            repeated: (AtomicU64::new(u64::MAX), AtomicU64::new(0)),
+            setting_back: Mutex::default(),
+            own: AtomicU64::new(crate::fs::fresh_verifier()),
+        }
+    }
+
+    fn margin(&self) -> u64 {
+        self.steps.tick.saturating_mul(2)
+    }
+
+    /// Returns the time, and notes if the clock was set back.
+    fn now(&self) -> u64 {
+        let (now, steady) = (self.clock)();
+        let ahead = now.wrapping_sub(steady);
+        if ahead != self.ahead.load(Relaxed) {
+            self.note_setting(now, ahead);
+        }
+        if self.latest.load(Relaxed) < now {
+            self.latest.fetch_max(now, Relaxed);
+        }
+        now
+    }
+
+    fn note_setting(&self, now: u64, ahead: u64) {
+        let _one = self
+            .setting_back
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let before = self.ahead.swap(ahead, Relaxed);
+        let back = before.wrapping_sub(ahead).cast_signed();
+        if back <= 0 {
+            return;
+        }
+        let latest = self.latest.swap(now, Relaxed);
+        let from = latest.saturating_sub(back.unsigned_abs());
+        let (first, last) = &self.repeated;
+        first.fetch_min(from.saturating_sub(self.margin()), Relaxed);
+        last.fetch_max(latest.saturating_add(self.margin()), Relaxed);
+    }
+
+    fn is_repeated(&self, ctime: u64) -> bool {
+        let (first, last) = &self.repeated;
+        first.load(Relaxed) <= ctime && ctime <= last.load(Relaxed)
+    }
+
+    /// Returns the value of a state that was looked at after `now`, if it is settled.
+    fn settled(&self, ctime: Time, now: u64) -> Option<u64> {
+        let settled = ctime.as_change().checked_add(self.margin())?;
+        // A later change has a later ctime than that.
+        let later = settled.checked_add(self.steps.grain)?;
+        (now >= later && !self.is_repeated(ctime.as_change())).then_some(settled)
+    }
+
+    /// Returns the value of a state that was looked at after `now`, with the number of changes through this server that led to it, if
+    /// that is known. With `alone` there are no others.
+    fn value(&self, ctime: Time, now: u64, changes: Option<u64>, alone: bool) -> u64 {
+        if let Some(value) = self.settled(ctime, now) {
+            return value;
+        }
+        let ctime = ctime.as_change();
+        let ticked = ctime
+            .checked_add(self.steps.grain)
+            .is_some_and(|next| next <= now);
+        // The next ctime is a tick away.
+        let numbers = (self.steps.tick / 4).max(1);
+        match changes {
+            Some(changes)
+                if (ticked || alone) && ctime > self.opened && !self.is_repeated(ctime) =>
+            {
+                ctime.wrapping_add(changes % numbers)
+            }
+            Some(_) | None => self.own.fetch_add(1, Relaxed) | NO_TIME,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,342 @@
+//! Values of the change attribute of a file that a model of a kernel with coarse times changes.
+
+use super::*;
+use crate::fs::FileKind;
+use proptest::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::SeqCst;
+
+const TICK: u64 = 4_000_000;
+const INO: u64 = 7;
+
+/// The clocks of a machine.
+struct Clocks {
+    /// Nanoseconds since the start.
+    steady: AtomicU64,
+    /// Nanoseconds to add for the time.
+    ahead: AtomicU64,
+}
+
+impl Clocks {
+    fn read(&self) -> (u64, u64) {
+        let steady = self.steady.load(SeqCst) / TICK * TICK;
+        (steady + self.ahead.load(SeqCst), steady)
+    }
+}
+
+/// A file of a machine with coarse times, and what clients were told of it.
+struct World {
+    clocks: Arc<Clocks>,
+    steps: Steps,
+    values: RefCell<ChangeValues>,
+    ctime: Cell<u64>,
+    version: Cell<u64>,
+    told: RefCell<HashMap<u64, u64>>,
+    alone: bool,
+}
+
+/// A state of the file, with its number.
+#[derive(Clone, Copy)]
+struct State(Attributes, u64);
+
+impl Looked for State {
+    fn attributes(&mut self) -> &mut Attributes {
+        &mut self.0
+    }
+}
+
+impl World {
+    fn new(grain: u64, alone: bool) -> Self {
+        let clocks = Arc::new(Clocks {
+            steady: AtomicU64::new(0),
+            ahead: AtomicU64::new(1_000_000 * SECOND),
+        });
+        let steps = Steps {
+            grain,
+            tick: TICK.max(grain),
+        };
+        let world = Self {
+            values: RefCell::new(started(steps, &clocks)),
+            clocks,
+            steps,
+            ctime: Cell::new(1000 * SECOND),
+            version: Cell::new(0),
+            told: RefCell::default(),
+            alone,
+        };
+        // The export is older than the changes of most tests.
+        world.pass(2 * SECOND);
+        world
+    }
+
+    fn restart(&self) {
+        self.values.replace(started(self.steps, &self.clocks));
+    }
+
+    fn pass(&self, nanos: u64) {
+        self.clocks.steady.fetch_add(nanos, SeqCst);
+    }
+
+    /// Changes the file as the kernel does it for any program.
+    fn change(&self) {
+        let now = self.clocks.read().0;
+        self.ctime.set(now / self.steps.grain * self.steps.grain);
+        self.version.set(self.version.get() + 1);
+    }
+
+    fn state(&self) -> State {
+        let nanos = self.ctime.get();
+        let attributes = Attributes {
+            kind: FileKind::Regular,
+            mode: 0o644,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            used: 0,
+            device: (0, 0),
+            fileid: INO,
+            atime: Time::default(),
+            mtime: Time::default(),
+            ctime: Time {
+                seconds: i64::try_from(nanos / SECOND).unwrap(),
+                nanos: u32::try_from(nanos % SECOND).unwrap(),
+            },
+            change: 0,
+        };
+        State(attributes, self.version.get())
+    }
+
+    fn tell(&self, state: State) -> u64 {
+        let State(attributes, version) = state;
+        let mut told = self.told.borrow_mut();
+        let before = *told.entry(attributes.change).or_insert(version);
+        assert_eq!(before, version, "{:#x} is told twice", attributes.change);
+        attributes.change
+    }
+
+    fn look(&self) -> u64 {
+        self.look_while(|_| {})
+    }
+
+    /// Looks at the file, while something happens after each look of the server.
+    fn look_while(&self, happens: impl Fn(u32)) -> u64 {
+        let looks = Cell::new(0);
+        let values = self.values.borrow();
+        let state = values.of(self.alone, || {
+            let state = self.state();
+            looks.set(looks.get() + 1);
+            happens(looks.get());
+            Ok(state)
+        });
+        self.tell(state.unwrap())
+    }
+
+    /// Changes the file through the server; returns the values before and after.
+    fn serve(&self, meanwhile: impl Fn()) -> (u64, u64) {
+        let values = self.values.borrow();
+        let changing = values.in_flight.begin(INO, false);
+        let look = |during| {
+            let state = values.during(self.alone, (&changing, during), || Ok(self.state()));
+            self.tell(state.unwrap())
+        };
+        let before = look(During::Before);
+        meanwhile();
+        self.change();
+        let after = look(During::After);
+        (before, after)
+    }
+}
+
+fn started(steps: Steps, clocks: &Arc<Clocks>) -> ChangeValues {
+    let clocks = Arc::clone(clocks);
+    ChangeValues {
+        coarse: Some(Coarse::new(steps, Box::new(move || clocks.read()))),
+        in_flight: Arc::default(),
+    }
+}
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+enum Event {
+    Look,
+    /// A look, with a change after the look of the server of this number.
+    RacedLook(u32, bool),
+    Served,
+    /// A change during which another one begins and ends.
+    Overlapped,
+    Local,
+    Pass(u64),
+    Restart,
+    SetBack(u64),
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => Just(Event::Look),
+        1 => (1..=2_u32, any::<bool>()).prop_map(|(at, served)| Event::RacedLook(at, served)),
+        3 => Just(Event::Served),
+        1 => Just(Event::Overlapped),
+        3 => Just(Event::Local),
+        2 => (0..TICK).prop_map(Event::Pass),
+        2 => (0..4 * TICK).prop_map(Event::Pass),
+        1 => (0..3 * SECOND).prop_map(Event::Pass),
+    ]
+}
+
+fn run(world: &World, events: Vec<Event>) {
+    for event in events {
+        match event {
+            Event::Look => {
+                world.look();
+            }
+            Event::RacedLook(at, served) => {
+                world.look_while(|look| match served {
+                    _ if look != at => {}
+                    true => {
+                        world.serve(|| {});
+                    }
+                    false => world.change(),
+                });
+            }
+            Event::Served => {
+                world.serve(|| {});
+            }
+            Event::Overlapped => {
+                world.serve(|| {
+                    world.look();
+                    world.serve(|| {
+                        world.look();
+                    });
+                });
+            }
+            Event::Local => world.change(),
+            Event::Pass(nanos) => world.pass(nanos),
+            Event::Restart => world.restart(),
+            Event::SetBack(ticks) => {
+                world.clocks.ahead.fetch_sub(ticks * TICK, SeqCst);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_two_states_have_a_value_whoever_changes_the_file_and_whenever_the_server_starts(
+        events in prop::collection::vec(
+            prop_oneof![20 => events(), 1 => Just(Event::Restart)],
+            1..200,
+        ),
+        grain in prop_oneof![Just(1), Just(SECOND)],
+    ) {
+        run(&World::new(grain, false), events);
+    }
+
+    #[test]
+    fn no_two_states_have_a_value_when_the_clock_is_set_back(
+        events in prop::collection::vec(
+            prop_oneof![20 => events(), 1 => (1..50_u64).prop_map(Event::SetBack)],
+            1..200,
+        ),
+        grain in prop_oneof![Just(1), Just(SECOND)],
+    ) {
+        run(&World::new(grain, false), events);
+    }
+}
+
+#[test]
+fn changes_of_clients_alone_are_told_without_a_gap() {
+    let world = World::new(1, true);
+    let (_, mut last) = world.serve(|| {});
+    for _ in 0..1000 {
+        world.pass(TICK / 10);
+        assert_eq!(world.look(), last);
+        let (before, after) = world.serve(|| {});
+        assert_eq!(before, last);
+        assert!(after > before);
+        last = after;
+    }
+}
+
+#[test]
+fn settled_state_keeps_its_value_over_a_restart() {
+    for grain in [1, SECOND] {
+        let world = World::new(grain, false);
+        world.change();
+        let fresh = world.look();
+        world.pass(3 * world.steps.tick);
+        let settled = world.look();
+        assert_ne!(fresh, settled);
+        world.restart();
+        assert_eq!(world.look(), settled);
+    }
+}
+
+/// As ext4 with small inodes.
+#[test]
+fn change_in_the_second_in_which_the_one_before_settles_has_a_later_value() {
+    let world = World::new(SECOND, false);
+    world.change();
+    world.pass(2 * SECOND + SECOND / 2);
+    world.look();
+    world.change();
+    world.pass(SECOND);
+    world.look();
+}
+
+/// A clock that is set back by little is as good as one that is set back by much.
+#[test]
+fn change_after_a_small_step_back_is_told_where_times_are_in_seconds() {
+    let world = World::new(SECOND, false);
+    world.pass(SECOND / 100);
+    world.serve(|| {});
+    world.pass(SECOND);
+    world.look();
+    world.clocks.ahead.fetch_sub(5 * TICK, SeqCst);
+    world.change();
+    world.pass(SECOND);
+    world.look();
+}
+
+#[test]
+fn local_change_within_the_tick_is_told_by_the_next_look() {
+    let world = World::new(1, false);
+    world.change();
+    let first = world.look();
+    world.change();
+    let second = world.look();
+    assert_ne!(first, second);
+    world.pass(TICK);
+    let third = world.look();
+    assert_eq!(world.look(), third, "no change has this ctime any more");
+}
+
+#[test]
+fn probe_tells_fine_times_from_coarse_ones() {
+    let at = |nanos: [u64; 3]| nanos.map(|nanos| 1_700_000_000 * SECOND + nanos);
+    let steps = |nanos| steps_of(&at(nanos), TICK);
+    assert_eq!(steps([1, 700, 1500]), None);
+    let ticks = Steps {
+        grain: 1,
+        tick: TICK,
+    };
+    assert_eq!(steps([123, 123, 123]), Some(ticks));
+    assert_eq!(steps([123, 123, 123 + TICK]), Some(ticks));
+    let seconds = Steps {
+        grain: SECOND,
+        tick: SECOND,
+    };
+    assert_eq!(steps([0, 0, 0]), Some(seconds));
+}
+
+#[test]
+fn file_system_that_cannot_be_probed_is_taken_for_the_coarsest() {
+    let proc = std::fs::File::open("/proc/self").unwrap();
+    for unknown in [false, true] {
+        let values = ChangeValues::probe(proc.as_fd(), unknown, Arc::default());
+        assert_eq!(values.kind(), ChangeKind::Undefined);
+        let steps = values.coarse.map(|coarse| coarse.steps);
+        assert_eq!(steps.map(|steps| steps.grain), Some(SECOND));
+    }
+}

@@ -1,0 +1,612 @@
+//! COMPOUND: operations in order, up to the first that fails (RFC 8881 §16.2), within a request of a session (RFC 8881 §2.10.6).
+//!
+//! All that a COMPOUND has between two operations is in [`Running`]. An operation gets it with its arguments, and either adds its result,
+//! or returns work that may wait, with what is to be done with the outcome ([`Step`]). The first such work makes the COMPOUND a job
+//! ([`Suspended`]); until then nothing is allocated but the memory of the reply.
+//!
+//! A request keeps its slot until its reply is there, and its reply is kept for a retry if the client wants it kept. Work that is dropped
+//! before it ran, as its connection has ended, counts as answered `NFS4ERR_DELAY`: the client that comes back with a retry gets that reply,
+//! and sends the request anew.
+
+use super::Nfs4;
+use super::current::Object;
+use super::state::{Principal, connection_key};
+use crate::client_options::denial;
+use crate::exports::List;
+use crate::fs::Outcome;
+use crate::in_flight::Counted;
+use arc_swap::Guard;
+use nfs_proto::v4::session::SequenceArgs;
+use nfs_proto::v4::{
+    ArgOp, ClientId, CompoundArgs, Operation, ReplyWriter, ResOp, StateId, Status, Tag,
+};
+use nfs4_state::{RequestDigest, SequenceCall, Sequenced};
+use oncrpc::xdr::{Payload, Place, Writer};
+use oncrpc::{Answer, Call, Caller, Credential, Reply, ReplyBound, Respond};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Bytes of memory for a reply, to begin with: enough for all but directories, access control lists and the like.
+const REPLY: usize = 1024;
+
+/// Room that has to be left for the result of an operation that cannot be undone, before it is executed.
+const RESULT: usize = 512;
+
+/// Bytes of the request that its digest is made of: with its length and its caller they tell requests of a slot apart (RFC 8881
+/// §2.10.6.1.3.1). Data of WRITE behind them is not looked at.
+const DIGESTED: usize = 512;
+
+/// A COMPOUND between two operations.
+pub(super) struct Running {
+    /// The exports as they were when the COMPOUND began.
+    pub(super) list: Guard<Arc<List>>,
+    pub(super) caller: Caller,
+    pub(super) cred: Credential,
+    pub(super) minor: u32,
+    /// The operation in execution.
+    operation: Operation,
+    pub(super) current: Option<Object>,
+    pub(super) saved: Option<Object>,
+    /// The current state id (RFC 8881 §16.2.3.1.2).
+    pub(super) state: Option<StateId>,
+    pub(super) saved_state: Option<StateId>,
+    /// The request of a session, whose slot is in use.
+    request: Option<nfs4_state::Request>,
+    reply: ReplyWriter,
+    /// Offset of the results in the reply message.
+    results_at: usize,
+    /// Sizes of the results so far that are eligible for a chunk, in order.
+    eligible: SmallVec<[usize; 1]>,
+    /// Operations of the COMPOUND that are left.
+    pub(super) left: usize,
+}
+
+/// Progress of an operation.
+pub(super) enum Step {
+    /// Its result is in the reply.
+    Done,
+    /// It goes on with the outcome of this work.
+    Later(Outcome<Then>),
+}
+
+/// The rest of an operation whose work has an outcome.
+pub(super) type Then = Box<dyn FnOnce(&Nfs4, &mut Running) -> Ran + Send>;
+
+/// Progress of an operation, or the status with which it fails.
+pub(super) type Ran = Result<Step, Status>;
+
+/// Goes on with an operation: now if the outcome is there, else when it is.
+pub(super) fn after<T: Send + 'static>(
+    nfs: &Nfs4,
+    run: &mut Running,
+    outcome: Outcome<T>,
+    then: impl FnOnce(&Nfs4, &mut Running, T) -> Ran + Send + 'static,
+) -> Ran {
+    match outcome {
+        Outcome::Ready(value) => then(nfs, run, value),
+        later => Ok(Step::Later(later.map(move |value| {
+            Box::new(move |nfs: &Nfs4, run: &mut Running| then(nfs, run, value)) as Then
+        }))),
+    }
+}
+
+impl Running {
+    /// Adds the result of the operation.
+    pub(super) fn push(&mut self, result: ResOp<'_>) -> Ran {
+        self.reply.push(result);
+        Ok(Step::Done)
+    }
+
+    /// Adds a result whose structure `write` writes.
+    pub(super) fn push_with(
+        &mut self,
+        write: impl FnOnce(&mut Writer) -> Result<(), Status>,
+    ) -> Ran {
+        self.reply.push_with(self.operation, write);
+        Ok(Step::Done)
+    }
+
+    /// Adds the result of an operation with an item of this size that is eligible for a chunk.
+    pub(super) fn push_eligible(&mut self, len: usize, result: ResOp<'_>) -> Ran {
+        self.eligible.push(len);
+        self.push(result)
+    }
+
+    /// Fails the operation.
+    fn fail(&mut self, status: Status) {
+        self.reply.push(ResOp::failed(self.operation, status));
+    }
+
+    /// Returns the client, which every operation in a session has.
+    pub(super) fn client(&self) -> Result<ClientId, Status> {
+        let request = self.request.as_ref();
+        request
+            .map(nfs4_state::Request::client)
+            .ok_or(Status::OperationNotInSession)
+    }
+
+    /// Returns the request of a session in which this is.
+    pub(super) fn request(&self) -> Option<&nfs4_state::Request> {
+        self.request.as_ref()
+    }
+
+    pub(super) fn principal(&self) -> Principal {
+        Principal::of(&self.cred)
+    }
+
+    /// Returns the most bytes that the reply may have, without those results that have chunks.
+    fn limit(&self) -> usize {
+        let session = self.request.as_ref().map_or(u32::MAX, |request| {
+            let fore = request.fore();
+            match request.cache_this() {
+                true => fore.max_response_cached.min(fore.max_response),
+                false => fore.max_response,
+            }
+        });
+        session as usize
+    }
+
+    /// Returns the status for a reply that is too large (RFC 8881 §2.10.6.4).
+    fn too_big(&self) -> Status {
+        let cached = self.request.as_ref().is_some_and(|request| {
+            let fore = request.fore();
+            request.cache_this() && fore.max_response_cached < fore.max_response
+        });
+        match cached {
+            true => Status::ReplyTooBigToCache,
+            false => Status::ReplyTooBig,
+        }
+    }
+
+    /// Checks that a result with `fixed` bytes, and `data` of an eligible item, can be returned.
+    ///
+    /// # Errors
+    ///
+    /// `ReplyTooBig`, `ReplyTooBigToCache`.
+    pub(super) fn check_room(&self, fixed: usize, data: Option<usize>) -> Result<(), Status> {
+        let len = self.results_at + self.reply.stream_len() + fixed;
+        let padded = data.map_or(0, oncrpc::xdr::padded);
+        if len + padded > self.limit() {
+            return Err(self.too_big());
+        }
+        let placed: usize = self.eligible.iter().copied().map(oncrpc::xdr::padded).sum();
+        let mut results = self.eligible.clone();
+        results.extend(data);
+        let bound = ReplyBound {
+            fixed: len - placed,
+            results,
+        };
+        match self.caller.reply_room.carries(&bound) {
+            true => Ok(()),
+            false => Err(Status::ReplyTooBig),
+        }
+    }
+
+    /// Returns how many bytes of a result can be returned that is no eligible item.
+    pub(super) fn room(&self) -> usize {
+        let placed: usize = self.eligible.iter().copied().map(oncrpc::xdr::padded).sum();
+        let len = self.results_at + self.reply.stream_len();
+        let session = self.limit().saturating_sub(len);
+        let message = self.caller.reply_room.message();
+        session.min(message.saturating_sub(len - placed))
+    }
+
+    /// Returns how many bytes of an eligible item can be returned beside `fixed` other bytes, up to `wanted`.
+    pub(super) fn room_for_item(&self, fixed: usize, wanted: usize) -> usize {
+        let len = self.results_at + self.reply.stream_len() + fixed;
+        let most = wanted.min(self.limit().saturating_sub(len));
+        if self.check_room(fixed, Some(most)).is_ok() {
+            return most;
+        }
+        // Without a chunk of this size the data is part of the message.
+        let inline = self.room().saturating_sub(fixed);
+        most.min(inline / 4 * 4)
+    }
+}
+
+/// A COMPOUND with its call.
+struct Compound {
+    nfs: Nfs4,
+    call: Call,
+    place: Place,
+    run: Running,
+    _counted: Counted,
+}
+
+/// A COMPOUND that waits, or is executed by a thread that may wait. Dropped, it is answered with a failure that the client can
+/// get by a retry.
+struct Suspended(Option<Box<Compound>>);
+
+impl Nfs4 {
+    pub(super) fn compound(&self, mut call: Call) -> Answer {
+        if let Some(stat) = denial(&call) {
+            return Answer::Now(call.denied(stat));
+        }
+        if self.users.settle(&mut call) {
+            return self.begin(call);
+        }
+        let Some(counted) = self.inner.in_flight.enter(&call.caller) else {
+            return Answer::Now(self.refuse(&call, Status::Delay));
+        };
+        let this = self.clone();
+        Answer::Deferred(Box::new(move |respond| {
+            if !this.users.look_up(&mut call) {
+                return respond.with(this.refuse(&call, Status::Delay));
+            }
+            // The call may need a place for a job.
+            drop(counted);
+            pass_on(this.begin(call), respond);
+        }))
+    }
+
+    /// Answers a COMPOUND that is not executed: its first operation fails.
+    fn refuse(&self, call: &Call, status: Status) -> Reply {
+        let mut args = match CompoundArgs::parse(call.args()) {
+            Ok(args) => args,
+            Err(_) => return self.empty(call, Tag::default(), Err(status)),
+        };
+        let mut reply = ReplyWriter::new(self.header(call), args.tag, Err(status));
+        match args.next_operation() {
+            Some(Ok(operation)) => reply.push(ResOp::failed(operation.number(), status)),
+            Some(Err(bad)) => reply.push(bad.result()),
+            None => {}
+        }
+        Reply::Message(reply.finish().finish())
+    }
+
+    fn header(&self, call: &Call) -> Writer {
+        call.success(self.inner.pool.take(REPLY))
+    }
+
+    /// Answers without results.
+    fn empty(&self, call: &Call, tag: Tag<'_>, status: Result<(), Status>) -> Reply {
+        let reply = ReplyWriter::new(self.header(call), tag, status);
+        Reply::Message(reply.finish().finish())
+    }
+
+    /// Executes a COMPOUND whose caller's groups are known.
+    fn begin(&self, call: Call) -> Answer {
+        let mut args = match CompoundArgs::parse(call.args()) {
+            Ok(args) => args,
+            Err(error) => return Answer::Now(call.unreadable(error)),
+        };
+        let (tag, minor) = (args.tag, args.minor_version);
+        if !(1..=2).contains(&minor) {
+            let status = Err(Status::MinorVersionMismatch);
+            return Answer::Now(self.empty(&call, tag, status));
+        }
+        let operations = args.operations_left();
+        let before = args.place();
+        let Some(first) = args.next_operation() else {
+            return Answer::Now(self.empty(&call, tag, Ok(())));
+        };
+        let writer = self.header(&call);
+        let results_at = writer.len();
+        let mut run = Running {
+            list: self.inner.exports.current(),
+            caller: call.caller,
+            cred: call.cred.clone(),
+            minor,
+            operation: Operation::Illegal,
+            current: None,
+            saved: None,
+            state: None,
+            saved_state: None,
+            request: None,
+            reply: ReplyWriter::new(writer, tag, Ok(())),
+            results_at,
+            eligible: SmallVec::new(),
+            left: operations,
+        };
+        let first = match first {
+            Ok(first) => first,
+            Err(bad) => {
+                run.reply.push(bad.result());
+                return Answer::Now(self.complete(run));
+            }
+        };
+        run.operation = first.number();
+        let place = match first {
+            ArgOp::Sequence(sequence) => {
+                match self.sequence(&call, &mut run, &sequence, operations) {
+                    Begun::Runs => {
+                        run.left -= 1;
+                        args.place()
+                    }
+                    Begun::IsAnswered => {
+                        if run.reply.status().is_ok() {
+                            // The reply was not kept (RFC 8881 §2.10.6.1.3).
+                            match args.next_operation() {
+                                Some(Ok(operation)) => run.reply.push(ResOp::failed(
+                                    operation.number(),
+                                    Status::RetryUncachedReply,
+                                )),
+                                Some(Err(bad)) => run.reply.push(bad.result()),
+                                None => {}
+                            }
+                        }
+                        return Answer::Now(self.complete(run));
+                    }
+                    Begun::Replays(body) => {
+                        let mut writer = self.header(&call);
+                        writer.fixed(&body);
+                        return Answer::message(writer.finish());
+                    }
+                    Begun::Waits => {
+                        let (this, state) = (self.clone(), self.inner.state.clone());
+                        let SequenceArgs { session, slot, .. } = sequence;
+                        return Answer::Deferred(Box::new(move |respond| {
+                            let again = move || pass_on(this.begin(call), respond);
+                            state.when_finished(session, slot, Box::new(again));
+                        }));
+                    }
+                }
+            }
+            // RFC 8881 §2.10.2.1: these may be outside a session, and then are alone in their COMPOUND.
+            ArgOp::ExchangeId(_)
+            | ArgOp::CreateSession(_)
+            | ArgOp::BindConnToSession(_)
+            | ArgOp::DestroySession(_)
+            | ArgOp::DestroyClientId(_) => {
+                if operations > 1 {
+                    run.fail(Status::NotOnlyOperation);
+                    return Answer::Now(self.complete(run));
+                }
+                before
+            }
+            _ => {
+                run.fail(Status::OperationNotInSession);
+                return Answer::Now(self.complete(run));
+            }
+        };
+        self.execute(call, place, run)
+    }
+
+    /// Executes the operations up to the end or the first that has to wait.
+    fn execute(&self, call: Call, mut place: Place, mut run: Running) -> Answer {
+        loop {
+            let Some(outcome) = self.drive(&call, &mut place, &mut run) else {
+                return Answer::Now(self.complete(run));
+            };
+            let Some(counted) = self.inner.in_flight.enter(&run.caller) else {
+                run.fail(Status::Delay);
+                continue;
+            };
+            let suspended = Suspended(Some(Box::new(Compound {
+                nfs: self.clone(),
+                call,
+                place,
+                run,
+                _counted: counted,
+            })));
+            return Answer::Deferred(Box::new(move |respond| suspended.go_on(outcome, respond)));
+        }
+    }
+
+    /// Executes operations until one has to wait; `None` at the end.
+    fn drive(&self, call: &Call, place: &mut Place, run: &mut Running) -> Option<Outcome<Then>> {
+        let mut args = CompoundArgs::resume(call.args_at(*place), run.minor, run.left);
+        while run.reply.status().is_ok() {
+            let operation = match args.next_operation()? {
+                Ok(operation) => operation,
+                Err(bad) => {
+                    run.reply.push(bad.result());
+                    return None;
+                }
+            };
+            run.left = args.operations_left();
+            run.operation = operation.number();
+            let ran = match run.check_room(RESULT, None) {
+                // What only reads is measured when it is there.
+                Err(status) if changes_something(run.operation) => Err(status),
+                Err(_) | Ok(()) => self.operate(run, operation),
+            };
+            if let Some(outcome) = settle(run, ran) {
+                *place = args.place();
+                return Some(outcome);
+            }
+        }
+        None
+    }
+
+    /// Ends a COMPOUND: its slot is free again, and its reply kept if that was wanted.
+    fn complete(&self, run: Running) -> Reply {
+        let Running {
+            reply,
+            request,
+            results_at,
+            ..
+        } = run;
+        let message = reply.finish().finish();
+        if let Some(request) = request {
+            let kept = request.cache_this().then(|| body(&message, results_at));
+            self.inner.state.finish(request, kept);
+        }
+        Reply::Message(message)
+    }
+
+    fn sequence(
+        &self,
+        call: &Call,
+        run: &mut Running,
+        args: &SequenceArgs,
+        operations: usize,
+    ) -> Begun {
+        let sequence = SequenceCall {
+            args,
+            connection: connection_key(call.caller.connection),
+            digest: digest(call),
+            operations: u32::try_from(operations).unwrap_or(u32::MAX),
+            size: u32::try_from(call.size()).unwrap_or(u32::MAX),
+        };
+        let sequenced = self
+            .inner
+            .state
+            .with(|state| state.server.sequence(state.now, &sequence));
+        match sequenced {
+            Ok(Sequenced::New(request)) => {
+                let result = ResOp::Sequence(Ok(*request.result()));
+                run.request = Some(request);
+                run.reply.push(result);
+                Begun::Runs
+            }
+            Ok(Sequenced::Replay(body)) => Begun::Replays(body),
+            Ok(Sequenced::Uncached(result)) => {
+                run.reply.push(ResOp::Sequence(Ok(result)));
+                Begun::IsAnswered
+            }
+            Ok(Sequenced::InProgress) => Begun::Waits,
+            Err(status) => {
+                run.fail(status);
+                Begun::IsAnswered
+            }
+        }
+    }
+}
+
+/// Outcome of the SEQUENCE at the beginning of a COMPOUND.
+enum Begun {
+    /// The rest is to be executed.
+    Runs,
+    /// The reply says why it is not.
+    IsAnswered,
+    /// It was, with these results.
+    Replays(bytes::Bytes),
+    /// It is being executed.
+    Waits,
+}
+
+/// Notes how an operation went; returns the work for which it waits.
+fn settle(run: &mut Running, ran: Ran) -> Option<Outcome<Then>> {
+    match ran {
+        Ok(Step::Later(outcome)) => return Some(outcome),
+        Ok(Step::Done) => {
+            if run.reply.status().is_ok()
+                && let Err(status) = run.check_room(0, None)
+            {
+                let failed = ResOp::failed(run.operation, status);
+                run.reply.replace_last(failed);
+            }
+        }
+        Err(status) => run.fail(status),
+    }
+    None
+}
+
+impl Suspended {
+    /// Goes on once the outcome is there.
+    ///
+    /// What has to wait for an event, such as a sync that is shared with others, goes on on the thread that the event comes on; what
+    /// has to wait for a disk after that waits on it.
+    fn go_on(mut self, mut outcome: Outcome<Then>, respond: Respond) {
+        loop {
+            let then = match outcome {
+                Outcome::Ready(then) => then,
+                Outcome::Slow(job) => job(),
+                Outcome::Deferred(job) => {
+                    return job(Box::new(move |then| {
+                        self.go_on(Outcome::Ready(then), respond);
+                    }));
+                }
+            };
+            match self.advance(then) {
+                Some(next) => outcome = next,
+                None => return respond.with(self.complete()),
+            }
+        }
+    }
+
+    fn advance(&mut self, then: Then) -> Option<Outcome<Then>> {
+        let Compound {
+            nfs,
+            call,
+            place,
+            run,
+            ..
+        } = &mut **self.0.as_mut().expect("it is not complete");
+        let ran = then(nfs, run);
+        settle(run, ran).or_else(|| nfs.drive(call, place, run))
+    }
+
+    fn complete(mut self) -> Reply {
+        let Compound { nfs, run, .. } = *self.0.take().expect("it is not complete");
+        nfs.complete(run)
+    }
+}
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        if let Some(compound) = self.0.take() {
+            let Compound { nfs, mut run, .. } = *compound;
+            run.fail(match std::thread::panicking() {
+                true => Status::ServerFault,
+                false => Status::Delay,
+            });
+            let request = run.request.take();
+            let results_at = run.results_at;
+            let message = run.reply.finish().finish();
+            if let Some(request) = request {
+                // Kept in any case: the client is not to believe that what was not executed was.
+                let kept = body(&message, results_at);
+                nfs.inner.state.finish(request, Some(kept));
+            }
+        }
+    }
+}
+
+/// Returns the results of a reply message, from the status of the COMPOUND on, as they are kept for a retry.
+fn body(message: &Payload, results_at: usize) -> bytes::Bytes {
+    let mut kept = Vec::new();
+    message.visit_stream(results_at, |piece| kept.extend_from_slice(piece));
+    kept.into()
+}
+
+fn digest(call: &Call) -> RequestDigest {
+    let mut bytes = SmallVec::<[u8; DIGESTED]>::new();
+    call.visit_args(|piece| {
+        let left = DIGESTED - bytes.len();
+        bytes.extend_from_slice(&piece[..piece.len().min(left)]);
+    });
+    let caller = match &call.cred {
+        Credential::Sys(sys) => u64::from(sys.uid) + 1,
+        Credential::None | Credential::Other { .. } => 0,
+    };
+    let seed = caller ^ (call.size() as u64).rotate_left(32);
+    RequestDigest(twox_hash::XxHash3_64::oneshot_with_seed(seed, &bytes))
+}
+
+/// Whether an operation cannot be undone once it is executed, so that there has to be room for its result before.
+fn changes_something(operation: Operation) -> bool {
+    !matches!(
+        operation,
+        Operation::Access
+            | Operation::GetAttr
+            | Operation::GetFh
+            | Operation::Lookup
+            | Operation::LookupP
+            | Operation::LockT
+            | Operation::NVerify
+            | Operation::PutFh
+            | Operation::PutPubFh
+            | Operation::PutRootFh
+            | Operation::Read
+            | Operation::ReadDir
+            | Operation::ReadLink
+            | Operation::RestoreFh
+            | Operation::SaveFh
+            | Operation::SecInfo
+            | Operation::SecInfoNoName
+            | Operation::TestStateId
+            | Operation::Verify
+    )
+}
+
+/// Passes the answer to a call on, from a thread that may wait for it.
+fn pass_on(answer: Answer, respond: Respond) {
+    match answer {
+        Answer::Now(reply) => respond.with(reply),
+        Answer::Blocking(job) => respond.with(job()),
+        Answer::Deferred(job) => job(respond),
+        Answer::Later(_) => unreachable!("COMPOUND is answered at once or by a job"),
+    }
+}
