@@ -31,11 +31,14 @@ struct Line {
     calls: Mutex<Vec<Made>>,
 }
 
+/// A reply that the test gave, and who waits for it.
+type ReplyPlace = (Option<Result<Payload, TransportError>>, Option<Waker>);
+
 /// A call that was made.
 #[derive(Debug)]
 struct Made {
     bytes: Vec<u8>,
-    reply: Arc<Mutex<(Option<Result<Payload, TransportError>>, Option<Waker>)>>,
+    reply: Arc<Mutex<ReplyPlace>>,
 }
 
 impl BackwardConnection for Line {
@@ -436,7 +439,8 @@ fn call_that_does_not_fit_a_connection_is_not_sent_there() {
     for connection in [2, 3] {
         net.bind(&peer, connection);
     }
-    let lines = [1, 2, 3].map(|n| net.line(n, 1, lines[n as usize - 1]));
+    let lines = [(1, lines[0]), (2, lines[1]), (3, lines[2])];
+    let lines = lines.map(|(n, sizes)| net.line(n, 1, sizes));
     net.free_lock(&[peer], b"l");
     assert_eq!(lines.each_ref().map(|line| line.made()), [0, 0, 1]);
     lines[2].sequence(Ok(()));

@@ -81,8 +81,7 @@ impl Disk for Directory {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut file = self.file.take().ok_or(io::ErrorKind::Other)?;
         file.write_all(bytes)?;
-        // The size of the file is synced, too, as it is needed to read the data.
-        file.sync_data()?;
+        file.sync_all()?;
         self.file = Some(file);
         Ok(())
     }
