@@ -8,7 +8,7 @@ mod files;
 mod locked;
 mod principal;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod worker;
 
 pub(super) use locked::{Locked, SystemRandom};
