@@ -77,6 +77,6 @@ pub use metrics::{
 };
 pub use mount3::Mount3;
 pub use nfs3::{DuplicateRequestStats, MAX_READ, MAX_WRITE, Nfs3, NfsAcl3};
-pub use nfs4::{Nfs4, Nfs4Settings, Nfs4State, Nfs4StateError};
+pub use nfs4::{Nfs4, Nfs4Settings, Nfs4State, Nfs4StateError, Nfs4Upkeep};
 pub use state_dir::{default_state_dir, exports_state};
 pub use user_groups::{SystemUsers, UserDatabase, UserEntry, UserGroups};

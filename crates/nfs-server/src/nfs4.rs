@@ -22,7 +22,7 @@ mod records;
 mod sessions;
 mod state;
 
-pub use state::{Nfs4Settings, Nfs4State, Nfs4StateError};
+pub use state::{Nfs4Settings, Nfs4State, Nfs4StateError, Nfs4Upkeep};
 
 use crate::exports::Exports;
 use crate::fs::Time;
