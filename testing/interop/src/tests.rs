@@ -16,6 +16,7 @@ mod kernel_restart;
 mod kernel_selftest;
 mod kernel_server;
 mod linux_mounts_us;
+mod linux_mounts_us_v4;
 mod linux_serves_us;
 mod load;
 mod on_host;
@@ -62,7 +63,7 @@ pub(super) enum Runs {
     Named,
 }
 
-pub(super) const TESTS: [Test; 53] = [
+pub(super) const TESTS: [Test; 54] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -125,6 +126,13 @@ pub(super) const TESTS: [Test; 53] = [
         runs: Runs::Usual,
         ours: true,
         run: linux_mounts_us::run,
+    },
+    Test {
+        name: "linux-mounts-us-v4",
+        about: "the kernel's client, version 4.1 and 4.2, at work on our server over RDMA and over TCP",
+        runs: Runs::Usual,
+        ours: true,
+        run: linux_mounts_us_v4::run,
     },
     Test {
         name: "both-versions",
