@@ -5,7 +5,12 @@ declare -A AGENT_IN AGENT_OUT AGENT_PID
 agent() {
   local in out
   mkfifo "/tmp/$1-in" "/tmp/$1-out" || die mkfifo
-  /lab/file-locks <"/tmp/$1-in" >"/tmp/$1-out" &
+  # It inherits no end of the pipes of others, whose ends show that they are to end.
+  (
+    for in in "${AGENT_IN[@]}"; do exec {in}>&-; done
+    for out in "${AGENT_OUT[@]}"; do exec {out}<&-; done
+    exec /lab/file-locks <"/tmp/$1-in" >"/tmp/$1-out"
+  ) &
   AGENT_PID[$1]=$!
   exec {in}>"/tmp/$1-in" {out}<"/tmp/$1-out"
   AGENT_IN[$1]=$in AGENT_OUT[$1]=$out
@@ -40,9 +45,11 @@ got_within() {
 
 # agent_ends NAME: lets it end, with all that it has open.
 agent_ends() {
-  exec {AGENT_IN[$1]}>&-
+  local in=${AGENT_IN[$1]} out=${AGENT_OUT[$1]}
+  exec {in}>&-
   wait "${AGENT_PID[$1]}" || die "$1 ended with status $?"
-  exec {AGENT_OUT[$1]}<&-
+  exec {out}<&-
+  unset "AGENT_IN[$1]" "AGENT_OUT[$1]" "AGENT_PID[$1]"
 }
 
 # locks_between DIRECTORY DIRECTORY: one directory, mounted by two clients.

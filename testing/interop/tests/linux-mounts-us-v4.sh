@@ -213,22 +213,6 @@ timed_copy() {
 step 'siw link'
 siw_up
 work_begin
-for protocol in rdma tcp; do
-  over $protocol
-  for version in 4.2 4.1; do
-    step "version $version over $protocol"
-    OTHER=4.1
-    [ $version = 4.2 ] || OTHER=4.2
-    work_in $version
-  done
-done
-
-over rdma
-step 'a large directory'
-mount_as 4.2 /mnt
-work_large
-umount /mnt || die umount
-
 work_between rdma tcp
 
 step 'locks of programs on the server'
