@@ -146,7 +146,7 @@ locks_with_server() {
   tell_agent a wait f write 0 10
   is_waiting a
   server_does unlock
-  got_within a 5000
+  got_within a 2000
   server_does busy
   says a ok unlock f 0 0
   server_does lock

@@ -213,6 +213,22 @@ timed_copy() {
 step 'siw link'
 siw_up
 work_begin
+for protocol in rdma tcp; do
+  over $protocol
+  for version in 4.2 4.1; do
+    step "version $version over $protocol"
+    OTHER=4.1
+    [ $version = 4.2 ] || OTHER=4.2
+    work_in $version
+  done
+done
+
+over rdma
+step 'a large directory'
+mount_as 4.2 /mnt
+work_large
+umount /mnt || die umount
+
 work_between rdma tcp
 
 step 'locks of programs on the server'
@@ -236,6 +252,6 @@ done
 
 step 'kernel log'
 dmesg | grep -iE 'nfs|rpc|siw' | tail -n 20
-dmesg | grep -iE 'nfs4?:.*(error|fail|unhandled|bad)|NFS: (server|state)|rpcrdma.*(fail|error)|BUG|WARNING:|hung task' &&
-  die 'the kernel complains'
+complaints=$(dmesg | grep -E 'NFS: (state|server|nfs4)|NFS4?:.*(error|fail|unhandled)|xprtrdma.*fail|BUG:|WARNING:|blocked for more')
+[ -z "$complaints" ] || die "the kernel complains: $complaints"
 exit 0

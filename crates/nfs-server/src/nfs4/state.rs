@@ -5,6 +5,7 @@
 //! file together (`files.rs`).
 
 mod files;
+mod local_waits;
 mod locked;
 mod principal;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use crate::fs::{FileId, Outcome, Then};
 use crate::{MAX_READ, MAX_WRITE};
 use bytes::Bytes;
 use files::{Files, Release};
+use local_waits::LocalWaits;
 use nfs_proto::v4::{ClientId, SessionId, SlotId, Status};
 use nfs4_state::limits::Limits;
 use nfs4_state::{ChannelLimits, Completed, Config, Request, Server, Ticket, Usage};
@@ -143,6 +145,7 @@ pub(super) struct Shared {
 struct Inner {
     server: Server<Principal, FileKey>,
     files: Files,
+    local_waits: LocalWaits,
     out: Outbox,
     /// Retries of requests that are being executed.
     retries: HashMap<(SessionId, SlotId), Box<dyn FnOnce() + Send>>,
@@ -370,6 +373,7 @@ fn over(
         inner: Mutex::new(Inner {
             server: Server::new(clock(), config, records.clients()),
             files: Files::default(),
+            local_waits: LocalWaits::default(),
             out: Outbox::default(),
             retries: HashMap::new(),
             answers: HashMap::new(),
@@ -437,6 +441,7 @@ impl Inner {
             now,
             random: SystemRandom,
             files: &mut self.files,
+            local_waits: &mut self.local_waits,
             out: &mut self.out,
             retries: &mut self.retries,
             answers: &mut self.answers,
@@ -456,7 +461,13 @@ impl Inner {
     /// Returns whether there is something to do for the thread before it would wake up.
     fn has_work(&self, sleep: Sleep) -> bool {
         let is_earlier = |due| sleep.until.is_none_or(|until| due < until);
-        self.is_ending || self.out.has_work() || self.server.poll_timeout().is_some_and(is_earlier)
+        self.is_ending || self.out.has_work() || self.due().is_some_and(is_earlier)
+    }
+
+    /// Returns the time at which there is something to do for the thread, whatever happens.
+    fn due(&self) -> Option<Instant> {
+        let timers = [self.server.poll_timeout(), self.local_waits.due()];
+        timers.into_iter().flatten().min()
     }
 }
 

@@ -90,7 +90,10 @@ fn error_name(error: &anyhow::Error) -> Result<String> {
 fn answer(opened: &mut Opened, words: &[&str]) -> Result<String> {
     let ok = || Ok("ok".to_owned());
     if let ["open", name, path, rest @ ..] = words {
-        let file = File::options().read(true).write(rest.is_empty()).open(path)?;
+        let file = File::options()
+            .read(true)
+            .write(rest.is_empty())
+            .open(path)?;
         opened.files.insert((*name).to_owned(), file);
         return ok();
     }
@@ -116,7 +119,10 @@ fn answer(opened: &mut Opened, words: &[&str]) -> Result<String> {
         ("ranges", [count]) => {
             for number in 0..count.parse()? {
                 let start = (2 * RANGE * number).to_string();
-                fcntl(file, FcntlArg::F_SETLK(&range("write", &start, &RANGE.to_string())?))?;
+                fcntl(
+                    file,
+                    FcntlArg::F_SETLK(&range("write", &start, &RANGE.to_string())?),
+                )?;
             }
             ok()
         }
@@ -151,7 +157,10 @@ fn child(words: &[String]) -> Result<()> {
     let [kind, start, length] = words else {
         bail!("no range");
     };
-    println!("{}", lock(io::stdin().as_fd(), &range(kind, start, length)?)?);
+    println!(
+        "{}",
+        lock(io::stdin().as_fd(), &range(kind, start, length)?)?
+    );
     Ok(())
 }
 

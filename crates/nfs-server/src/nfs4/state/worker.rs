@@ -62,7 +62,7 @@ impl Worker {
         let mut inner = self.shared.lock();
         let retry = self.failing.as_ref().map(|failing| failing.retry);
         let retry = retry.filter(|_| inner.out.is_failing);
-        let until = inner.server.poll_timeout().into_iter().chain(retry).min();
+        let until = inner.due().into_iter().chain(retry).min();
         let sleep = Sleep { until };
         // What came since the last step has woken nobody.
         while !inner.has_work(sleep) {
@@ -94,6 +94,7 @@ impl Worker {
         let (changes, files) = self.shared.with(|locked| {
             locked.server.handle_timeout(locked.now);
             locked.carry_out();
+            locked.look_for_local_locks();
             let out = &mut *locked.out;
             let is_in_grace = locked.server.is_in_grace();
             if !is_in_grace && self.records.lease() != self.shared.lease {
