@@ -43,6 +43,9 @@ got_within() {
   [ $(($(now_ms) - begin)) -le "$2" ] || die "$1 got its lock after $(($(now_ms) - begin)) ms"
 }
 
+# has_answered NAME
+has_answered() { read -rt 0 <&"${AGENT_OUT[$1]}"; }
+
 # agent_ends NAME: lets it end, with all that it has open.
 agent_ends() {
   local in=${AGENT_IN[$1]} out=${AGENT_OUT[$1]}

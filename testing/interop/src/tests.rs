@@ -26,6 +26,7 @@ mod power_loss;
 mod probe;
 mod server_restart;
 mod tree;
+mod v4_restart;
 mod verbs;
 mod verbs_counts;
 mod verbs_siw;
@@ -63,7 +64,7 @@ pub(super) enum Runs {
     Named,
 }
 
-pub(super) const TESTS: [Test; 54] = [
+pub(super) const TESTS: [Test; 56] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -133,6 +134,20 @@ pub(super) const TESTS: [Test; 54] = [
         runs: Runs::Usual,
         ours: true,
         run: linux_mounts_us_v4::run,
+    },
+    Test {
+        name: "v4-restart",
+        about: "our server is killed under two clients of version 4 that hold locks and write, and comes back",
+        runs: Runs::All,
+        ours: true,
+        run: v4_restart::few,
+    },
+    Test {
+        name: "v4-restart-many",
+        about: "the same, 12 times",
+        runs: Runs::Named,
+        ours: true,
+        run: v4_restart::many,
     },
     Test {
         name: "both-versions",

@@ -5,7 +5,8 @@
 //!
 //! | command | does |
 //! |---|---|
-//! | `open NAME PATH [read]` | opens a file for reading and writing, or for reading |
+//! | `open NAME PATH` | opens a file |
+//! | `open NAME PATH direct` | opens a file whose data no cache is to hold |
 //! | `lock NAME KIND START LENGTH` | locks bytes, or says `busy` |
 //! | `wait NAME KIND START LENGTH` | locks bytes, and waits for them |
 //! | `unlock NAME START LENGTH` | unlocks them |
@@ -15,6 +16,7 @@
 //! | `write NAME START TEXT` | writes a word |
 //! | `sync NAME` | has what was written reach stable storage |
 //! | `read NAME START LENGTH` | says what is there |
+//! | `records NAME PATH` | writes records and syncs them in turns until PATH exists, and says how many there are |
 //! | `close NAME` | closes the file |
 //!
 //! KIND is `read` or `write`, and LENGTH 0 reaches to the end of all files. Other errors are answered with the name of their number.
@@ -23,7 +25,8 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -33,6 +36,9 @@ use nix::libc;
 
 /// Bytes of each range of `ranges`, and of the gap behind it.
 const RANGE: i64 = 10;
+
+/// Records that are written before they are synced.
+const BATCH: u64 = 16;
 
 /// Argument of a child: the rest is a lock, for its standard input.
 const CHILD: &str = "--child";
@@ -90,9 +96,11 @@ fn error_name(error: &anyhow::Error) -> Result<String> {
 fn answer(opened: &mut Opened, words: &[&str]) -> Result<String> {
     let ok = || Ok("ok".to_owned());
     if let ["open", name, path, rest @ ..] = words {
+        let flags = if rest.is_empty() { 0 } else { libc::O_DIRECT };
         let file = File::options()
             .read(true)
-            .write(rest.is_empty())
+            .write(true)
+            .custom_flags(flags)
             .open(path)?;
         opened.files.insert((*name).to_owned(), file);
         return ok();
@@ -149,8 +157,23 @@ fn answer(opened: &mut Opened, words: &[&str]) -> Result<String> {
             file.read_exact_at(&mut text, start.parse()?)?;
             Ok(String::from_utf8(text)?)
         }
+        ("records", [end]) => Ok(records(file, Path::new(end))?.to_string()),
         _ => bail!("no such command"),
     }
+}
+
+/// Writes records until a file exists, and returns how many.
+fn records(file: &File, end: &Path) -> Result<u64> {
+    let mut written = 0;
+    while !end.exists() {
+        for _ in 0..BATCH {
+            let record = format!("record {written:08}\n");
+            file.write_all_at(record.as_bytes(), written * record.len() as u64)?;
+            written += 1;
+        }
+        file.sync_all()?;
+    }
+    Ok(written)
 }
 
 fn child(words: &[String]) -> Result<()> {

@@ -26,7 +26,7 @@ const ENTRIES: usize = 300;
 const LARGE: usize = 10_000;
 
 /// Program of the guest that locks bytes.
-const LOCKS: &str = "file-locks";
+pub(super) const LOCKS: &str = "file-locks";
 
 pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     let locks = lock_program(run)?;
@@ -97,13 +97,13 @@ fn local_locks(guest: &mut Guest<'_>, path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn open(path: &Path) -> Result<File> {
+pub(super) fn open(path: &Path) -> Result<File> {
     let opened = File::options().read(true).write(true).open(path);
     opened.with_context(|| path.display().to_string())
 }
 
 /// Locks a file for this process, and returns false if somebody else has locked it.
-fn is_locked(file: &File) -> Result<bool> {
+pub(super) fn is_locked(file: &File) -> Result<bool> {
     let whole = libc::flock {
         l_type: libc::F_WRLCK.try_into()?,
         l_whence: libc::SEEK_SET.try_into()?,
