@@ -64,7 +64,7 @@ pub(super) enum Runs {
     Named,
 }
 
-pub(super) const TESTS: [Test; 56] = [
+pub(super) const TESTS: [Test; 57] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -315,7 +315,14 @@ pub(super) const TESTS: [Test; 56] = [
         about: "pjdfstest by the kernel's client, with the same results on ours and the kernel's server",
         runs: Runs::Named,
         ours: true,
-        run: posix_suite::run,
+        run: posix_suite::version_3,
+    },
+    Test {
+        name: "posix-suite-v4",
+        about: "the same over version 4.2",
+        runs: Runs::Named,
+        ours: true,
+        run: posix_suite::version_4,
     },
     Test {
         name: "power-loss-all",
