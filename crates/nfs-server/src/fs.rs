@@ -11,6 +11,8 @@ mod file_id;
 mod held;
 mod name;
 mod outcome;
+mod ranges;
+mod xattr;
 
 pub use acl::{Acl, AclEntry, AclWho, Acls, SetAcl, SetAcls};
 pub use attributes::{
@@ -23,6 +25,10 @@ pub use held::{ByteRange, HeldFile, LocalLock, LockFile, LockMode, OpenAccess};
 pub use name::{MAX_NAME, Name, Step};
 pub(crate) use outcome::{Change, Failed};
 pub use outcome::{Changed, Deferred, Linked, Outcome, Renamed, Seen, Then};
+pub use ranges::{Content, Reserve, Sought};
+pub use xattr::{
+    MAX_XATTR_NAME, MAX_XATTR_NAMES, MAX_XATTR_VALUE, SetXattr, XattrName, XattrNames,
+};
 
 use crate::permission;
 use bytes::Bytes;
@@ -31,7 +37,7 @@ use oncrpc::xdr::Gather;
 use std::sync::Arc;
 
 bitflags::bitflags! {
-    /// Rights of a caller on a file (RFC 1813 §3.3.4; the values are those on the wire).
+    /// Rights of a caller on a file (RFC 1813 §3.3.4, RFC 8276 §8.5; the values are those on the wire).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Access: u32 {
         /// Read data or a directory.
@@ -46,7 +52,20 @@ bitflags::bitflags! {
         const DELETE = 0x10;
         /// Execute a file.
         const EXECUTE = 0x20;
+        /// Read extended attributes.
+        const XATTR_READ = 0x40;
+        /// Set and remove extended attributes.
+        const XATTR_WRITE = 0x80;
+        /// List extended attributes.
+        const XATTR_LIST = 0x100;
     }
+}
+
+impl Access {
+    /// Rights on extended attributes, which files and directories have.
+    pub(crate) const XATTRS: Self = Self::XATTR_READ
+        .union(Self::XATTR_WRITE)
+        .union(Self::XATTR_LIST);
 }
 
 /// A file that was looked up or created, with its attributes.
@@ -257,6 +276,8 @@ pub struct Abilities {
     pub case_insensitive: bool,
     /// Whether files have access control lists ([`FileSystem::acls`]).
     pub lists: bool,
+    /// Whether files and directories have extended attributes ([`FileSystem::xattr`]).
+    pub xattrs: bool,
     /// Relation of the values of [`Attributes::change`] of a file.
     pub change: ChangeKind,
 }
@@ -270,6 +291,7 @@ impl Default for Abilities {
             max_name: 255,
             case_insensitive: false,
             lists: false,
+            xattrs: false,
             change: ChangeKind::Undefined,
         }
     }
@@ -477,6 +499,83 @@ pub trait FileSystem: Send + Sync {
     fn set_acls(&self, who: &Identity, file: FileId, set: SetAcls) -> Outcome<Seen<()>> {
         let _ = (who, file, set);
         Outcome::Ready(Seen::failed(Error::NotSupported))
+    }
+
+    /// Returns the value of an extended attribute, of at most [`MAX_XATTR_VALUE`] bytes. By default not supported.
+    ///
+    /// Regular files and directories have extended attributes; for others each operation on them is [`Error::Invalid`].
+    fn xattr(&self, who: &Identity, file: FileId, name: XattrName<'_>) -> Outcome<Seen<Bytes>> {
+        let _ = (who, file, name);
+        Outcome::Ready(Seen::failed(Error::NotSupported))
+    }
+
+    /// Sets an extended attribute. By default not supported.
+    fn set_xattr(
+        &self,
+        who: &Identity,
+        file: FileId,
+        name: XattrName<'_>,
+        value: Bytes,
+        how: SetXattr,
+    ) -> Outcome<Changed<()>> {
+        let _ = (who, file, name, value, how);
+        Outcome::Ready(Changed::failed(Error::NotSupported))
+    }
+
+    /// Returns the names of the extended attributes of a file, in any order, of at most [`MAX_XATTR_NAMES`] bytes. By default not
+    /// supported.
+    fn xattrs(&self, who: &Identity, file: FileId) -> Outcome<Seen<XattrNames>> {
+        let _ = (who, file);
+        Outcome::Ready(Seen::failed(Error::NotSupported))
+    }
+
+    /// Removes an extended attribute. By default not supported.
+    fn remove_xattr(
+        &self,
+        who: &Identity,
+        file: FileId,
+        name: XattrName<'_>,
+    ) -> Outcome<Changed<()>> {
+        let _ = (who, file, name);
+        Outcome::Ready(Changed::failed(Error::NotSupported))
+    }
+
+    /// Reserves space for a range of a regular file, or gives it back. By default not supported.
+    fn reserve(
+        &self,
+        who: &Identity,
+        file: FileId,
+        (offset, len): (u64, u64),
+        what: Reserve,
+    ) -> Outcome<Changed<()>> {
+        let _ = (who, file, offset, len, what);
+        Outcome::Ready(Changed::failed(Error::NotSupported))
+    }
+
+    /// Finds the first data or hole of a regular file from an offset on, which is before the end of the file. By default all is
+    /// data.
+    fn seek(
+        &self,
+        who: &Identity,
+        file: FileId,
+        offset: u64,
+        content: Content,
+    ) -> Outcome<Seen<Sought>> {
+        // The caller has to be one who may read.
+        self.read(who, file, offset, 0).map(move |seen| {
+            let Some(attributes) = seen.attributes else {
+                return Seen::failed(seen.result.err().unwrap_or(Error::NotSupported));
+            };
+            let found = match (offset < attributes.size, content) {
+                (false, _) => Err(Error::PastEnd),
+                (true, Content::Data) => Ok(Sought::of(Some(offset), attributes.size)),
+                (true, Content::Hole) => Ok(Sought::of(None, attributes.size)),
+            };
+            Seen {
+                attributes: Some(attributes),
+                result: seen.result.and(found),
+            }
+        })
     }
 }
 

@@ -18,9 +18,11 @@ mod objects;
 mod opening;
 mod operate;
 mod owners;
+mod ranges;
 mod records;
 mod sessions;
 mod state;
+mod xattrs;
 
 pub use state::{Nfs4Settings, Nfs4State, Nfs4StateError};
 

@@ -6,6 +6,10 @@
 
 #[cfg(test)]
 mod held;
+#[cfg(test)]
+mod ranges;
+#[cfg(test)]
+mod xattrs;
 
 use super::*;
 use crate::{Changes, Handles, LocalFs, LocalFsOptions, MemFs};
@@ -15,7 +19,16 @@ use held::{
     held_file_outlives_its_last_name, held_file_outlives_its_replacement,
     locks_of_one_owner_do_not_fail, only_files_are_held,
 };
+use ranges::{
+    data_and_holes_are_found, no_data_is_found_behind_the_end, only_files_have_ranges,
+    range_without_space_reads_as_zeroes, reserved_space_is_part_of_the_file,
+};
 use tempfile::TempDir;
+use xattrs::{
+    attribute_is_made_replaced_and_removed_as_asked, change_of_an_attribute_is_told,
+    list_has_the_names_of_users, only_files_and_directories_have_attributes,
+    values_have_a_largest_size,
+};
 
 /// A file system under test, with short forms of what tests do.
 struct Subject {
@@ -794,6 +807,16 @@ over_all! {
     locks_of_one_owner_do_not_fail
     each_change_has_a_new_value_of_the_change_attribute
     change_is_told_with_the_values_around_it
+    attribute_is_made_replaced_and_removed_as_asked
+    change_of_an_attribute_is_told
+    list_has_the_names_of_users
+    only_files_and_directories_have_attributes
+    values_have_a_largest_size
+    data_and_holes_are_found
+    no_data_is_found_behind_the_end
+    only_files_have_ranges
+    range_without_space_reads_as_zeroes
+    reserved_space_is_part_of_the_file
     directories_that_are_not_empty_cannot_be_removed
     renamed_files_keep_their_handles
     rename_replaces_only_compatible_targets

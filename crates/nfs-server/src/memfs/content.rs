@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const BY_REFERENCE: usize = 16 << 10;
 
 /// Bookkeeping of a piece, in bytes.
-const PIECE: u64 = 64;
+pub(super) const PIECE: u64 = 64;
 
 /// Zeroes that reads of holes return.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
@@ -98,6 +98,39 @@ impl Content {
             self.cut(size, self.size);
         }
         self.size = size;
+    }
+
+    /// Makes a hole from `start` to `end`, or to the end of the file if that is before. It adds at most one piece.
+    pub(super) fn punch(&mut self, start: u64, end: u64) {
+        let end = end.min(self.size);
+        if start < end {
+            self.cut(start, end);
+        }
+    }
+
+    /// Returns the offset of the first data from `offset` on.
+    pub(super) fn next_data(&self, offset: u64) -> Option<u64> {
+        let before = self.pieces.range(..=offset).next_back();
+        match before {
+            Some((start, piece)) if start + piece.len() as u64 > offset => Some(offset),
+            _ => self.pieces.range(offset..).next().map(|(start, _)| *start),
+        }
+    }
+
+    /// Returns the offset of the first hole from `offset` on, which may be the end of the file.
+    pub(super) fn next_hole(&self, offset: u64) -> u64 {
+        let first = self.pieces.range(..=offset).next_back();
+        let mut at = offset;
+        for (&start, piece) in self
+            .pieces
+            .range(first.map_or(offset, |(start, _)| *start)..)
+        {
+            if start > at {
+                break;
+            }
+            at = at.max(start + piece.len() as u64);
+        }
+        at
     }
 
     /// Inserts a piece into a hole. A small piece is joined to a small one directly before it.
@@ -213,7 +246,7 @@ mod tests {
         #[test]
         fn content_is_what_a_plain_file_would_have(
             steps in proptest::collection::vec(
-                (0u8..4, 0u64..60_000, 0usize..40_000, any::<u8>()), 1..30)
+                (0u8..5, 0u64..60_000, 0usize..40_000, any::<u8>()), 1..30)
         ) {
             let mut content = Content::default();
             let mut plain: Vec<u8> = Vec::new();
@@ -222,6 +255,10 @@ mod tests {
                 if what == 0 {
                     content.truncate(offset);
                     plain.resize(at, 0);
+                } else if what == 4 {
+                    content.punch(offset, offset + len as u64);
+                    let end = plain.len().min(at + len);
+                    plain[at.min(end)..end].fill(0);
                 } else if len > 0 {
                     content.write(offset, one(vec![fill; len]));
                     plain.resize(plain.len().max(at + len), 0);
@@ -232,6 +269,17 @@ mod tests {
                 let read = content.read(from as u64, 50_000).concat();
                 let end = plain.len().min(from + 50_000);
                 prop_assert_eq!(&read[..], plain.get(from..end).unwrap_or(&[]));
+                // What is not data is zero.
+                let hole = content.next_hole(offset);
+                prop_assert!(hole >= offset);
+                if let Some(data) = content.next_data(offset) {
+                    prop_assert!(data >= offset && content.next_hole(data) > data);
+                }
+                if hole == offset && offset < content.size() {
+                    let data = content.next_data(offset).unwrap_or(content.size());
+                    let data = usize::try_from(data).unwrap();
+                    prop_assert!(plain[at..data].iter().all(|&byte| byte == 0));
+                }
                 let held: usize = content.pieces.values().map(Bytes::len).sum();
                 prop_assert_eq!(content.held, held as u64);
             }

@@ -582,6 +582,8 @@ fn changes_something(operation: Operation) -> bool {
         Operation::Access
             | Operation::GetAttr
             | Operation::GetFh
+            | Operation::GetXattr
+            | Operation::ListXattrs
             | Operation::Lookup
             | Operation::LookupP
             | Operation::LockT
@@ -596,6 +598,7 @@ fn changes_something(operation: Operation) -> bool {
             | Operation::SaveFh
             | Operation::SecInfo
             | Operation::SecInfoNoName
+            | Operation::Seek
             | Operation::TestStateId
             | Operation::Verify
     )

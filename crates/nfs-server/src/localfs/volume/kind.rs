@@ -4,6 +4,7 @@ use crate::fs::Abilities;
 use crate::localfs::id::IdentifiedBy;
 use crate::localfs::posix_acl;
 use crate::localfs::sys::{self, Stat};
+use crate::localfs::user_xattr;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{Mode, OFlags, SeekFrom, StatFs};
 use rustix::io::Errno;
@@ -190,6 +191,7 @@ impl FsKind {
             max_name: u32::try_from(name).map_or(255, |name| name.clamp(1, 255)),
             case_insensitive: system.is_some_and(folds_case),
             lists: posix_acl::are_supported(root),
+            xattrs: user_xattr::are_supported(root),
             ..Abilities::default()
         }
     }

@@ -59,7 +59,7 @@ const ALWAYS: [A; 45] = [
 const OF_LISTS: [A; 2] = [A::Acl, A::AclSupport];
 
 /// Attributes of minor version 2.
-const OF_MINOR_2: [A; 1] = [A::ModeUmask];
+const OF_MINOR_2: [A; 2] = [A::ModeUmask, A::XattrSupport];
 
 /// Attributes that SETATTR sets, as far as they are supported.
 const OF_SETATTR: [A; 7] = [
@@ -195,7 +195,8 @@ fn largest_value(number: A) -> usize {
         | A::MaxName
         | A::Mode
         | A::NoTrunc
-        | A::NumLinks => WORD,
+        | A::NumLinks
+        | A::XattrSupport => WORD,
         A::Change
         | A::Size
         | A::FilesAvail

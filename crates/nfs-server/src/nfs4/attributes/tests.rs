@@ -213,7 +213,7 @@ fn what_a_mount_asks_for_is_answered() {
 #[test]
 fn supported_attributes_depend_on_file_system_and_minor_version() {
     let words = |minor, acls| supported(Support { minor, acls }).words().to_vec();
-    assert_eq!(words(2, true), [0xfcff_bfff, 0x00f9_be3e, 0x0002_0800]);
+    assert_eq!(words(2, true), [0xfcff_bfff, 0x00f9_be3e, 0x0006_0800]);
     assert_eq!(words(1, true), [0xfcff_bfff, 0x00f9_be3e, 0x0000_0800]);
     assert_eq!(words(1, false), [0xfcff_8fff, 0x00f9_be3e, 0x0000_0800]);
 }
