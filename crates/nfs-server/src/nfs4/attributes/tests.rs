@@ -195,6 +195,7 @@ fn what_a_mount_asks_for_is_answered() {
             seconds: 0,
             nanoseconds: 4_000_000,
         }),
+        Attribute::XattrSupport(false),
     ];
     assert_eq!(read(&bytes), Fattr::new(&expected).unwrap());
 
