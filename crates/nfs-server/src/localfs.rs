@@ -475,9 +475,15 @@ impl FileSystem for LocalFs {
         content: Content,
     ) -> Outcome<Seen<Sought>> {
         let who = who.clone();
-        self.run_unless_on_disk(file, move |layers, pace| {
-            ranges::seek(layers, &who, file, offset, content, pace)
-        })
+        // The kernel waits for other calls that change the file, which may be those of local users.
+        match self.layers.volume.changes_at_once() {
+            true => self.run(file, move |layers, pace| {
+                ranges::seek(layers, &who, file, offset, content, pace)
+            }),
+            false => self.slow(file, move |layers| {
+                ranges::seek(layers, &who, file, offset, content, Pace::Patient)
+            }),
+        }
     }
 }
 
