@@ -34,6 +34,7 @@ use crate::permission;
 use bytes::Bytes;
 use oncrpc::xdr;
 use oncrpc::xdr::Gather;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 bitflags::bitflags! {
@@ -278,6 +279,8 @@ pub struct Abilities {
     pub lists: bool,
     /// Whether files and directories have extended attributes ([`FileSystem::xattr`]).
     pub xattrs: bool,
+    /// Block of which ranges that share data are multiples, in bytes, if there are any ([`FileSystem::clone_range`]).
+    pub clone_block: Option<NonZeroU32>,
     /// Relation of the values of [`Attributes::change`] of a file.
     pub change: ChangeKind,
 }
@@ -292,6 +295,7 @@ impl Default for Abilities {
             case_insensitive: false,
             lists: false,
             xattrs: false,
+            clone_block: None,
             change: ChangeKind::Undefined,
         }
     }
@@ -549,6 +553,33 @@ pub trait FileSystem: Send + Sync {
         what: Reserve,
     ) -> Outcome<Changed<()>> {
         let _ = (who, file, offset, len, what);
+        Outcome::Ready(Changed::failed(Error::NotSupported))
+    }
+
+    /// Copies up to `len` bytes, at least one, from an offset of a regular file to one of another, and extends that if needed. All
+    /// bytes to copy are before the end of the first. Returns how many were copied; they are not durable yet. By default not
+    /// supported.
+    fn copy(
+        &self,
+        who: &Identity,
+        from: (FileId, u64),
+        to: (FileId, u64),
+        len: u64,
+    ) -> Outcome<Changed<u64>> {
+        let _ = (who, from, to, len);
+        Outcome::Ready(Changed::failed(Error::NotSupported))
+    }
+
+    /// Makes a range of a regular file share the data of another range, of the same file or another one, at once
+    /// ([`Abilities::clone_block`]). By default not supported.
+    fn clone_range(
+        &self,
+        who: &Identity,
+        from: (FileId, u64),
+        to: (FileId, u64),
+        len: u64,
+    ) -> Outcome<Changed<()>> {
+        let _ = (who, from, to, len);
         Outcome::Ready(Changed::failed(Error::NotSupported))
     }
 

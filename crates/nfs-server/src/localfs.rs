@@ -105,7 +105,9 @@ pub use open::OpenError;
 use open::Opening;
 use open_files::sweeper::EndSweeper;
 pub use operations::data::INLINE_WRITE;
-use operations::{acl, attributes, data, entries, held, listing, make, ranges, root, xattrs};
+use operations::{
+    acl, attributes, copies, data, entries, held, listing, make, ranges, root, xattrs,
+};
 pub use options::{Changes, Handles, LocalFsOptions};
 use rustix::fd::AsFd;
 use std::collections::HashSet;
@@ -464,6 +466,37 @@ impl FileSystem for LocalFs {
         let who = who.clone();
         self.change_durably(file, move |layers, pending| {
             ranges::reserve(layers, &who, file, range, what, pending)
+        })
+    }
+
+    fn copy(
+        &self,
+        who: &Identity,
+        from: (FileId, u64),
+        to: (FileId, u64),
+        len: u64,
+    ) -> Outcome<Changed<u64>> {
+        let who = who.clone();
+        self.slow(to.0, move |layers| {
+            let _work = layers.jobs.begin(from.0)?;
+            copies::copy(layers, &who, from, to, len)
+        })
+    }
+
+    fn clone_range(
+        &self,
+        who: &Identity,
+        from: (FileId, u64),
+        to: (FileId, u64),
+        len: u64,
+    ) -> Outcome<Changed<()>> {
+        let who = who.clone();
+        self.change_durably(to.0, move |layers, pending| {
+            let _work = match from.0 == to.0 {
+                true => None,
+                false => Some(layers.jobs.begin(from.0)?),
+            };
+            copies::clone_range(layers, &who, from, to, len, pending)
         })
     }
 

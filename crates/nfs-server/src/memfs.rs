@@ -133,6 +133,37 @@ impl MemFs {
         })
     }
 
+    /// Has a range of a file share the data of another.
+    fn share(
+        &self,
+        who: &Identity,
+        (from, from_offset): (FileId, u64),
+        (to, to_offset): (FileId, u64),
+        len: u64,
+    ) -> Changed<()> {
+        let from = self.number(from);
+        self.change(to, |tree, number, before| {
+            let source = tree.get(from?)?;
+            let content = source.content()?;
+            permission::check_read(who, &source.attributes(from?))?;
+            permission::check_regular(before.kind)?;
+            permission::check_write(who, before)?;
+            let end = to_offset.checked_add(len);
+            if end.is_none_or(|end| end > MAX_FILE) {
+                return Err(Error::TooLarge);
+            }
+            let data = content.pieces_of(from_offset, len)?;
+            let growth = data
+                .iter()
+                .map(|(_, piece)| piece.len() as u64 + 2 * content::PIECE);
+            tree.resize(number, growth.sum::<u64>() + content::PIECE, |content| {
+                content.replace(to_offset, len, data);
+            })?;
+            tree.get_mut(number)?.touch_data();
+            Ok(())
+        })
+    }
+
     /// Runs a change of `file`; returns its attributes before and after with the result.
     fn change<T>(
         &self,
@@ -209,6 +240,7 @@ impl FileSystem for MemFs {
             change: ChangeKind::Increasing,
             lists: false,
             xattrs: true,
+            clone_block: Some(NonZeroU32::MIN),
         }
     }
 
@@ -567,6 +599,30 @@ impl FileSystem for MemFs {
             tree.get_mut(number)?.touch_data();
             Ok(())
         }))
+    }
+
+    fn copy(
+        &self,
+        who: &Identity,
+        from: (FileId, u64),
+        to: (FileId, u64),
+        len: u64,
+    ) -> Outcome<Changed<u64>> {
+        let done = self.share(who, from, to, len);
+        Outcome::Ready(Changed {
+            wcc: done.wcc,
+            result: done.result.map(|()| len),
+        })
+    }
+
+    fn clone_range(
+        &self,
+        who: &Identity,
+        from: (FileId, u64),
+        to: (FileId, u64),
+        len: u64,
+    ) -> Outcome<Changed<()>> {
+        Outcome::Ready(self.share(who, from, to, len))
     }
 
     fn seek(

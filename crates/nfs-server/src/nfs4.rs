@@ -9,6 +9,7 @@ mod attributes;
 mod callbacks;
 mod compound;
 mod convert;
+mod copies;
 mod current;
 mod data;
 mod listing;

@@ -5,6 +5,8 @@
 //! also with numbers from paths.
 
 #[cfg(test)]
+mod copies;
+#[cfg(test)]
 mod held;
 #[cfg(test)]
 mod ranges;
@@ -13,6 +15,10 @@ mod xattrs;
 
 use super::*;
 use crate::{Changes, Handles, LocalFs, LocalFsOptions, MemFs};
+use copies::{
+    copy_is_for_those_who_may_read_and_write, data_is_copied_from_file_to_file,
+    shared_data_is_of_two_files,
+};
 use held::{
     change_is_told_with_the_values_around_it, each_change_has_a_new_value_of_the_change_attribute,
     file_is_held_by_who_may_use_it, file_that_was_held_and_has_a_name_stays,
@@ -812,6 +818,9 @@ over_all! {
     list_has_the_names_of_users
     only_files_and_directories_have_attributes
     values_have_a_largest_size
+    copy_is_for_those_who_may_read_and_write
+    data_is_copied_from_file_to_file
+    shared_data_is_of_two_files
     data_and_holes_are_found
     no_data_is_found_behind_the_end
     only_files_have_ranges

@@ -6,12 +6,13 @@
 //! They have the state that orders them: whose turn it is to change a file (`turns.rs`), and parts
 //! of listings kept for the next page (`listing_parts.rs`).
 //!
-//! Among themselves: `make.rs` uses `entries.rs` and `attributes.rs`, and that, `held.rs` and
-//! `ranges.rs` use `data.rs`.
+//! Among themselves: `make.rs` uses `entries.rs` and `attributes.rs`, and that, `held.rs`,
+//! `ranges.rs` and `copies.rs` use `data.rs`.
 
 pub(in crate::localfs) mod acl;
 pub(in crate::localfs) mod attributes;
 mod by_name;
+pub(in crate::localfs) mod copies;
 pub(in crate::localfs) mod data;
 pub(in crate::localfs) mod entries;
 pub(in crate::localfs) mod held;

@@ -1,5 +1,6 @@
 //! The data of a sparse file: the pieces that were written, by offset.
 
+use crate::fs::Error;
 use bytes::Bytes;
 use oncrpc::xdr;
 use oncrpc::xdr::Gather;
@@ -106,6 +107,29 @@ impl Content {
         if start < end {
             self.cut(start, end);
         }
+    }
+
+    /// Returns the pieces of a range before the end of the file, with their offsets in it.
+    pub(super) fn pieces_of(&self, offset: u64, len: u64) -> Result<Vec<(u64, Bytes)>, Error> {
+        let end = offset.checked_add(len).filter(|&end| end <= self.size);
+        let end = end.ok_or(Error::Invalid)?;
+        let first = self.pieces.range(..=offset).next_back();
+        let first = first.map_or(offset, |(start, _)| *start);
+        let pieces = self.pieces.range(first..end).map(|(&start, piece)| {
+            let from = index(offset.saturating_sub(start)).min(piece.len());
+            let to = piece.len().min(index(end - start));
+            (start.max(offset) - offset, piece.slice(from..to))
+        });
+        Ok(pieces.filter(|(_, piece)| !piece.is_empty()).collect())
+    }
+
+    /// Replaces a range by pieces, with their offsets in it, and holes.
+    pub(super) fn replace(&mut self, offset: u64, len: u64, pieces: Vec<(u64, Bytes)>) {
+        self.cut(offset, offset + len);
+        for (at, piece) in pieces {
+            self.put(offset + at, piece);
+        }
+        self.size = self.size.max(offset + len);
     }
 
     /// Returns the offset of the first data from `offset` on.
@@ -246,7 +270,7 @@ mod tests {
         #[test]
         fn content_is_what_a_plain_file_would_have(
             steps in proptest::collection::vec(
-                (0u8..5, 0u64..60_000, 0usize..40_000, any::<u8>()), 1..30)
+                (0u8..6, 0u64..60_000, 0usize..40_000, any::<u8>()), 1..30)
         ) {
             let mut content = Content::default();
             let mut plain: Vec<u8> = Vec::new();
@@ -255,6 +279,14 @@ mod tests {
                 if what == 0 {
                     content.truncate(offset);
                     plain.resize(at, 0);
+                } else if what == 5 {
+                    let from = plain.len() / 3;
+                    let len = len.min(plain.len() - from);
+                    let pieces = content.pieces_of(from as u64, len as u64).unwrap();
+                    content.replace(offset, len as u64, pieces);
+                    let copied = plain[from..from + len].to_vec();
+                    plain.resize(plain.len().max(at + len), 0);
+                    plain[at..at + len].copy_from_slice(&copied);
                 } else if what == 4 {
                     content.punch(offset, offset + len as u64);
                     let end = plain.len().min(at + len);

@@ -62,6 +62,7 @@ pub(super) fn support(abilities: &Abilities, minor: u32) -> Support {
     Support {
         minor,
         acls: abilities.lists,
+        clones: abilities.clone_block.is_some(),
     }
 }
 

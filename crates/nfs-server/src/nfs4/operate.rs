@@ -61,12 +61,14 @@ impl Nfs4 {
             ArgOp::Sequence(_) => Err(Status::SequencePosition),
             ArgOp::Allocate(args) => self.reserve(run, &args, Reserve::Space),
             ArgOp::Deallocate(args) => self.reserve(run, &args, Reserve::Nothing),
+            ArgOp::Copy(args) => self.copy(run, &args),
+            ArgOp::Clone(args) => self.clone_range(run, &args),
             ArgOp::Seek(args) => self.seek(run, &args),
             ArgOp::GetXattr(args) => self.get_xattr(run, &args),
             ArgOp::SetXattr(args) => self.set_xattr(run, &args),
             ArgOp::ListXattrs(args) => self.list_xattrs(run, &args),
             ArgOp::RemoveXattr(args) => self.remove_xattr(run, &args),
-            // Delegations, layouts, copies: REQUIRED operations are all above (RFC 8881 §17).
+            // Delegations, layouts, copies between servers: REQUIRED operations are all above (RFC 8881 §17).
             _ => Err(Status::NotSupported),
         }
     }

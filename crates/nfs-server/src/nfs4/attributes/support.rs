@@ -61,6 +61,9 @@ const OF_LISTS: [A; 2] = [A::Acl, A::AclSupport];
 /// Attributes of minor version 2.
 const OF_MINOR_2: [A; 2] = [A::ModeUmask, A::XattrSupport];
 
+/// Attributes of minor version 2 where files of the file system can share data.
+const OF_CLONES: [A; 1] = [A::CloneBlockSize];
+
 /// Attributes that SETATTR sets, as far as they are supported.
 const OF_SETATTR: [A; 7] = [
     A::Size,
@@ -99,6 +102,8 @@ pub(in crate::nfs4) struct Support {
     pub minor: u32,
     /// Whether the file system has access control lists.
     pub acls: bool,
+    /// Whether files of the file system can share data.
+    pub clones: bool,
 }
 
 /// Facts of a file system that some attributes need.
@@ -122,6 +127,9 @@ pub(in crate::nfs4) fn supported(support: Support) -> Bitmap {
     }
     if support.minor >= 2 {
         all = all | bitmap(&OF_MINOR_2);
+        if support.clones {
+            all = all | bitmap(&OF_CLONES);
+        }
     }
     all
 }
@@ -196,6 +204,7 @@ fn largest_value(number: A) -> usize {
         | A::Mode
         | A::NoTrunc
         | A::NumLinks
+        | A::CloneBlockSize
         | A::XattrSupport => WORD,
         A::Change
         | A::Size
