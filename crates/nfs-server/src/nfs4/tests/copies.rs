@@ -120,6 +120,27 @@ fn range_is_copied_in_order_before_the_reply() {
 }
 
 #[test]
+fn large_copy_is_made_in_several_calls() {
+    for site in Site::all() {
+        let (client, _) = with_files(&site);
+        let size = [Attribute::Size(5 << 20)];
+        let set = ArgOp::SetAttr(v4::file::SetAttrArgs {
+            state: anonymous(),
+            attributes: v4::fattr::Fattr::new(&size).unwrap(),
+        });
+        client.at(&["f"], vec![set]).ok();
+        let mut done = 0;
+        for count in [4 << 20, 1 << 20] {
+            let results = between(&client, ["f", "g"], vec![copy([done, done], 0)]);
+            assert_eq!(copied(&results).response.count, count);
+            done += count;
+        }
+        let found = client.at(&["g"], vec![get(&[AttributeNumber::Size])]);
+        assert_eq!(found.attributes(), size);
+    }
+}
+
+#[test]
 fn saved_state_id_is_that_of_the_source() {
     let site = Site::in_memory();
     let (client, _) = with_files(&site);
