@@ -54,7 +54,7 @@ mod tests {
 
     fn unnamed() -> File {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = rustix::fs::open(&std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR);
+        let file = rustix::fs::open(std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR);
         file.unwrap().into()
     }
 
