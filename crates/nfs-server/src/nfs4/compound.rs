@@ -502,8 +502,8 @@ fn settle(run: &mut Running, ran: Ran) -> Option<Outcome<Then>> {
 impl Suspended {
     /// Goes on once the outcome is there.
     ///
-    /// What has to wait for an event, such as a sync that is shared with others, goes on on the thread that the event comes on; what
-    /// has to wait for a disk after that waits on it.
+    /// After an event, such as a sync that is shared with others, it goes on on the thread that the event comes on, and waits for a
+    /// disk there.
     fn go_on(mut self, mut outcome: Outcome<Then>, respond: Respond) {
         loop {
             let then = match outcome {
