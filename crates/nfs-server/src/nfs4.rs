@@ -9,6 +9,7 @@ mod attributes;
 mod callbacks;
 mod compound;
 mod convert;
+mod copies;
 mod current;
 mod data;
 mod listing;
@@ -18,9 +19,11 @@ mod objects;
 mod opening;
 mod operate;
 mod owners;
+mod ranges;
 mod records;
 mod sessions;
 mod state;
+mod xattrs;
 
 pub use state::{Nfs4Settings, Nfs4State, Nfs4StateError};
 
