@@ -104,6 +104,11 @@ impl<P: Eq> Grace<P> {
         (self.stage == Stage::Reclaiming).then_some(self.until)
     }
 
+    /// Returns the number of clients that have not completed their reclaims.
+    pub(crate) fn awaited(&self) -> usize {
+        self.awaited.len()
+    }
+
     /// Returns whether reclaims are possible at all.
     pub(crate) fn takes_reclaims(&self) -> bool {
         self.stage == Stage::Reclaiming

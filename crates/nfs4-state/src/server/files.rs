@@ -3,6 +3,7 @@
 use super::Server;
 use crate::Random;
 use crate::client::{Clients, Stage};
+use crate::event::{ClientEnd, Event, Limit};
 use crate::lock::{LockKind, Range};
 use crate::state::{Denied, LockCall, LockRefusal, Locker, OpenCall, Refusal, special};
 use nfs_proto::v4::lock::LockType;
@@ -107,6 +108,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         result.map_err(|refusal| match refusal {
             Refusal::Yields(clients) => self.end_expired(now, clients),
             Refusal::Status(Status::Delay) => {
+                self.events.push(Event::LimitReached(Limit::Opens));
                 self.relieve(now);
                 Status::Delay
             }
@@ -118,7 +120,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         for client in clients {
             // Others are leaving.
             if self.clients.usable(client).is_ok() {
-                self.leave(now, client);
+                self.leave(now, client, Some(ClientEnd::InTheWay));
             }
         }
         Status::Delay
@@ -240,6 +242,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             LockRefusal::Denied(denied) => LockError::Denied(denied),
             LockRefusal::Yields(clients) => self.end_expired(now, clients).into(),
             LockRefusal::Status(Status::Delay) => {
+                self.events.push(Event::LimitReached(Limit::Locks));
                 self.relieve(now);
                 Status::Delay.into()
             }
