@@ -13,6 +13,7 @@ use rpcrdma_daemon::server::plan::{ClientPlan, Plan, Presence};
 use rpcrdma_daemon::server::{RunningServer, ServerOptions};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use verbs_iwarp::Iwarp;
 
 /// A server of a directory under the name `/data`, for this machine.

@@ -5,10 +5,12 @@
 //! (`current.rs`). State of clients is in [`Nfs4State`], which several programs may share.
 
 mod acl;
+mod administration;
 mod attributes;
 mod callbacks;
 mod compound;
 mod convert;
+mod counting;
 mod current;
 mod data;
 mod listing;
@@ -22,7 +24,11 @@ mod records;
 mod sessions;
 mod state;
 
-pub use state::{Nfs4Settings, Nfs4State, Nfs4StateError};
+pub use administration::{HeldState, HeldStates, owner_name};
+pub use nfs4_state::limits::Limits as Nfs4Limits;
+pub use nfs4_state::lock::LockKind;
+pub use nfs4_state::{ClientStage, ClientView, StateKind, Usage};
+pub use state::{Nfs4Settings, Nfs4State, Nfs4StateError, Nfs4Status};
 
 use crate::exports::Exports;
 use crate::fs::Time;
@@ -30,6 +36,7 @@ use crate::in_flight::InFlight;
 use crate::user_groups::UserGroups;
 use attributes::ServerValues;
 use buffer::Pool;
+use counting::OperationMetrics;
 use nfs_proto::v4::Procedure;
 use nfs_proto::{NFS_PROGRAM, NFS_V4};
 use oncrpc::{Answer, Call, ConnectionId, Program};
@@ -54,6 +61,7 @@ struct Inner {
     state: Nfs4State,
     in_flight: InFlight,
     values: ServerValues,
+    metrics: OperationMetrics,
     /// When the directories above the exports came to be.
     started: Time,
 }
@@ -73,6 +81,7 @@ impl Nfs4 {
                 state,
                 in_flight: InFlight::new(MAX_IN_FLIGHT),
                 values,
+                metrics: counting::metrics(),
                 started: Time::now(),
             }),
             users: UserGroups::default(),

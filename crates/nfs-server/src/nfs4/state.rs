@@ -4,6 +4,8 @@
 //! program calls clients (`callbacks.rs`). Locks of byte ranges are taken and released under the lock, in the table and on the
 //! file together (`files.rs`).
 
+mod administration;
+mod events;
 mod files;
 mod locked;
 mod principal;
@@ -11,6 +13,7 @@ mod principal;
 mod tests;
 mod worker;
 
+pub use administration::Nfs4Status;
 pub(super) use locked::{Locked, SystemRandom};
 pub(super) use principal::Principal;
 
@@ -22,7 +25,7 @@ use bytes::Bytes;
 use files::{Files, Release};
 use nfs_proto::v4::{ClientId, SessionId, SlotId, Status};
 use nfs4_state::limits::Limits;
-use nfs4_state::{ChannelLimits, Completed, Config, Request, Server, Ticket, Usage};
+use nfs4_state::{ChannelLimits, Completed, Config, Event, Request, Server, Ticket, Usage};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
@@ -137,6 +140,7 @@ pub(super) struct Shared {
     clock: Box<dyn Fn() -> Instant + Send + Sync>,
     identity: [u8; 16],
     lease: Duration,
+    limits: Limits,
 }
 
 /// Everything under the lock.
@@ -164,6 +168,8 @@ struct Outbox {
     released: Vec<Release>,
     /// Calls to clients.
     calls: Queue,
+    /// Events for the log.
+    events: VecDeque<Event>,
 }
 
 #[derive(Clone, Copy)]
@@ -376,6 +382,7 @@ fn over(
         clock,
         identity: records.identity(),
         lease: settings.lease,
+        limits: settings.limits,
     });
     let worker = Worker::new(Arc::clone(&shared), records);
     (shared, worker)
@@ -458,7 +465,9 @@ impl Inner {
 
 impl Outbox {
     fn has_work(&self) -> bool {
-        !self.released.is_empty() || (!self.changes.is_empty() && !self.is_failing)
+        !self.released.is_empty()
+            || !self.events.is_empty()
+            || (!self.changes.is_empty() && !self.is_failing)
     }
 }
 

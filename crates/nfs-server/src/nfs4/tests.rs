@@ -1,5 +1,6 @@
 //! The program as a client sees it: COMPOUNDs and their results.
 
+mod administration;
 mod files;
 mod locking;
 mod mounting;
