@@ -125,3 +125,16 @@
 //!   export in the list too, with a number derived from that of its parent and its path. LOOKUP finds it by directory and
 //!   name before it asks the parent file system, so that file systems know nothing of mounts. When the kernel reports that
 //!   mounts have changed, the list is rebuilt.
+//! - **State of NFSv4 clients is a value under one lock** (`nfs4/state.rs`). Nothing waits under it: a thread makes records and closes
+//!   files, and a task of the program calls clients. A lock of bytes is made on the file when nothing in the table is in its way,
+//!   and before the table changes; locks on files go under the same lock before a client hears that they are free.
+//! - **An owner of locks has one descriptor for a file**, also through several opens: open file descriptions exclude each other. When one
+//!   of its opens ends, all is unlocked that the table does not have any more.
+//! - **A client that waits for a lock of a local program polls.** Nobody tells the server when that is gone, and a place in the queue
+//!   would keep others from what they could have.
+//! - **Records of clients are a list of changes in one file**, and not in the embedded store: a batch is one write and one sync,
+//!   the file is a hundred bytes for a client, and what a loss of power can leave is what a prefix can be. Only the last batch can be
+//!   incomplete. After an error of the disk nothing is appended, and the file is made anew.
+//! - **A callback uses slot 0 alone.** It is sent again, over another connection of the session, only if its connection broke (RFC
+//!   8881 §2.10.6.2). Where nobody knows whether the client executed it, the back channel is lost, and the client makes another
+//!   session. A way is checked by CB_NULL (RFC 8881 §19.1.3), which takes no slot.

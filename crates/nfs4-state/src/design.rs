@@ -14,6 +14,8 @@
 //!   need the room. Then all of the client ends, with its client id: partial revocation, and the flags that tell of it
 //!   (EXPIRED_SOME_STATE_REVOKED, EXPIRED_ALL_STATE_REVOKED), lead Linux to a recovery that never sends RECLAIM_COMPLETE. After
 //!   BADSESSION and STALE_CLIENTID it does.
+//! - **Grace goes on for those who reclaim**: a client that comes back late gets time for each next reclaim, up to the length of the
+//!   period once more. Others wait a little longer, and programs keep their locks.
 //! - **Slots are never taken from a client that could use them.** Linux hangs after BADSLOT. A slot is taken back once the client
 //!   has used a slot again on which it read the lower target, and its highest slot is not above. The sequence id of a
 //!   slot that was taken back is kept, and when the slot comes back the client may go on with it or begin with one: it may

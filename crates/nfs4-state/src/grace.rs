@@ -6,10 +6,11 @@
 //! restart. The record is gone before others can have what the client had. So whoever is recorded at a restart lost nothing
 //! to others that it does not know of (RFC 8881 §8.4.3).
 
+use crate::limits::BETWEEN_RECLAIMS;
 use nfs_proto::v4::ClientId;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A client that stands on stable storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +62,8 @@ enum Stage {
 pub(crate) struct Grace<P> {
     stage: Stage,
     until: Instant,
+    /// End of the period if clients go on to reclaim.
+    latest: Instant,
     /// Clients that were recorded before the restart, and have not completed their reclaims.
     awaited: BTreeMap<Arc<[u8]>, P>,
     records: HashMap<Arc<[u8]>, Record>,
@@ -73,7 +76,12 @@ pub(crate) struct Grace<P> {
 
 impl<P: Eq> Grace<P> {
     /// Begins a grace period for the clients that are recorded. Without any, it is over at once.
-    pub(crate) fn new(until: Instant, recorded: impl IntoIterator<Item = Recorded<P>>) -> Self {
+    pub(crate) fn new(
+        now: Instant,
+        length: Duration,
+        recorded: impl IntoIterator<Item = Recorded<P>>,
+    ) -> Self {
+        let until = now + length;
         let awaited: BTreeMap<_, _> = recorded
             .into_iter()
             .map(|client| (client.owner, client.principal))
@@ -84,6 +92,7 @@ impl<P: Eq> Grace<P> {
                 false => Stage::Reclaiming,
             },
             until,
+            latest: until + length,
             records: (awaited.keys())
                 .map(|owner| (Arc::clone(owner), Record::Certain))
                 .collect(),
@@ -107,6 +116,12 @@ impl<P: Eq> Grace<P> {
     /// Returns the number of clients that have not completed their reclaims.
     pub(crate) fn awaited(&self) -> usize {
         self.awaited.len()
+    }
+
+    /// Notes that a client reclaims: it gets the time for its next reclaim, until the period has twice its length.
+    pub(crate) fn reclaims(&mut self, now: Instant) {
+        let next = (now + BETWEEN_RECLAIMS).min(self.latest);
+        self.until = self.until.max(next);
     }
 
     /// Returns whether reclaims are possible at all.

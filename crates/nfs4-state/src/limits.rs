@@ -31,6 +31,10 @@ pub const RESERVATION: Duration = Duration::from_secs(5);
 /// Time after which an owner that has not asked again waits no more. Linux asks every 30 s.
 pub const WAITER_LIFE: Duration = Duration::from_secs(120);
 
+/// Time between two reclaims of a client for which the grace period goes on beyond its length (RFC 8881 §8.4.2.1 leaves its end to the
+/// server).
+pub const BETWEEN_RECLAIMS: Duration = Duration::from_secs(1);
+
 /// Largest number of slots of all sessions of a client, for the order of seqids that wrap around (RFC 8881 §8.2.2).
 pub(crate) const SEQID_WINDOW: u32 = 1 << 16;
 

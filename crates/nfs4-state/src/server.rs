@@ -240,7 +240,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             sessions: Sessions::new(sessions, slots, config.fore, config.back),
             states: States::new(config.limits),
             leases: Leases::default(),
-            grace: Grace::new(now + config.grace, recorded),
+            grace: Grace::new(now, config.grace, recorded),
             demands: VecDeque::new(),
             events: Events::default(),
         }

@@ -14,6 +14,8 @@ pub struct Server {
     child: Child,
     /// Address of its listener.
     pub addr: SocketAddrV4,
+    /// Address of its listener for TCP without RDMA, if it has one.
+    pub tcp: Option<SocketAddrV4>,
     // Read to its end, so that the server never waits for somebody who reads.
     _said: Lines,
 }
@@ -27,12 +29,30 @@ impl Server {
     /// It does not start, or does not say where it listens.
     pub fn start(program: &Path, export: &Path, scratch: &Path, options: &[&str]) -> Result<Self> {
         fs::create_dir_all(export)?;
+        let any = SocketAddrV4::new([127, 0, 0, 1].into(), 0);
+        Self::start_at(program, export, scratch, any, options)
+    }
+
+    /// The same of a directory that is there, which may be given another name as `/NAME=DIR`, at this address.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`start`](Self::start).
+    pub fn start_at(
+        program: &Path,
+        export: &Path,
+        scratch: &Path,
+        at: SocketAddrV4,
+        options: &[&str],
+    ) -> Result<Self> {
         fs::create_dir_all(scratch)?;
-        let log = fs::File::create(scratch.join("serve.log"))?;
+        let mut log = fs::File::options();
+        let log = log.create(true).append(true);
+        let log = log.open(scratch.join("serve.log"))?;
         let mut child = Command::new(program)
             .arg("serve")
             .arg(export)
-            .args(["--listen", "127.0.0.1:0", "--mount-port", "0", "--json"])
+            .args(["--listen", &at.to_string(), "--mount-port", "0", "--json"])
             .arg("--state-dir")
             .arg(scratch.join("state"))
             .args(options)
@@ -45,7 +65,8 @@ impl Server {
         // From here on an early return kills the server.
         let mut server = Self {
             child,
-            addr: SocketAddrV4::new([127, 0, 0, 1].into(), 0),
+            addr: at,
+            tcp: None,
             _said: said,
         };
         let line = server
@@ -56,6 +77,9 @@ impl Server {
             .as_str()
             .and_then(|addr| addr.parse().ok());
         server.addr = port.with_context(|| format!("the server's first line: {line}"))?;
+        let mut listeners = line["listeners"].as_array().into_iter().flatten();
+        let tcp = listeners.find(|listener| listener["provider"] == "tcp");
+        server.tcp = tcp.and_then(|tcp| tcp["address"].as_str()?.parse().ok());
         Ok(server)
     }
 

@@ -1,5 +1,5 @@
 //! The project's chores: `cargo xtask` with `ci`, `count`, `tidy`, `fuzz`, `soak`, `scale`, `compare`,
-//! `ibv-layout`, `dashboard`, `dissector`, `docs`, `interop`, `guest`, `record-mix`,
+//! `ibv-layout`, `dashboard`, `dissector`, `docs`, `interop`, `guest`, `pynfs`, `record-mix`,
 //! `record-messages`, `package`, `examples`, `features`, `rust-version`, `publish`, `semver`.
 
 mod ci;
@@ -59,6 +59,8 @@ enum Chore {
     Interop(interop::Options),
     /// Run a program of this machine in a guest with a software RDMA device
     Guest(interop::GuestOptions),
+    /// Run the NFSv4.1 suite of pynfs against the program
+    Pynfs(interop::PynfsOptions),
     /// Record calls of Linux' NFS client, for `lab thresholds`
     RecordMix(interop::MixOptions),
     /// Record messages of Linux' NFS client and server, and what tshark finds in them
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         Chore::ScaleClients(options) => scale::run_clients(&options),
         Chore::Interop(options) => interop::run(&options, package::debian_package),
         Chore::Guest(options) => interop::run_in_guest(&options),
+        Chore::Pynfs(options) => interop::run_pynfs(&options),
         Chore::RecordMix(options) => interop::record_mix(&options),
         Chore::RecordMessages(options) => interop::record_messages(&options),
         Chore::Package(options) => package::run(&options),

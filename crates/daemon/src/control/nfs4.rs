@@ -119,7 +119,7 @@ pub struct StateStatus {
     pub records: Option<String>,
     /// Whether new opens and locks wait, as clients reclaim those that they had before the server was restarted.
     pub grace: bool,
-    /// Seconds until that ends at the latest.
+    /// Seconds until that ends, unless clients still reclaim then.
     pub grace_seconds_left: Option<f64>,
     /// Clients that have not reclaimed theirs yet.
     pub awaited_clients: u64,
@@ -276,7 +276,7 @@ impl StateStatus {
                 (false, _) => "over".to_owned(),
                 (true, None) => "ending".to_owned(),
                 (true, Some(left)) => format!(
-                    "{} left at most, {} {} still to reclaim",
+                    "{} left, {} {} still to reclaim",
                     seconds(left),
                     self.awaited_clients,
                     if self.awaited_clients == 1 {
@@ -401,7 +401,7 @@ mod tests {
         };
         let text = state.describe();
         assert!(
-            text.contains("grace    30 s left at most, 2 clients have"),
+            text.contains("grace    30 s left, 2 clients have"),
             "{text}"
         );
         assert!(text.contains("clients  3 of 10000\n"), "{text}");

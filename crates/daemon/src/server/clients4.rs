@@ -44,7 +44,7 @@ pub(super) fn open(
         tracing::info!(
             target: "serve",
             clients = status.awaited,
-            "NFSv4 clients of before the restart may reclaim their locks; until they have, for at most {}, new opens and locks wait",
+            "NFSv4 clients of before the restart may reclaim their locks; until they have, for {} if they do not come, new opens and locks wait",
             units::duration(seconds)
         );
     }

@@ -55,7 +55,8 @@ pub struct LocalLock {
 ///
 /// Dropping it may wait for a disk.
 pub trait HeldFile: Send + Sync {
-    /// Opens the file once more for an owner of locks: locks of different owners exclude each other.
+    /// Opens the file once more for an owner of locks: locks of different owners exclude each other. The owner also locks by it what it
+    /// locks through other opens, with other access: so it is open for reading and writing where the server can have that.
     fn open_for_locks(&self) -> Outcome<Result<Arc<dyn LockFile>, Error>>;
 
     /// Returns the path of the file on this machine, for an administrator, if it is known without waiting. It may be another one soon.

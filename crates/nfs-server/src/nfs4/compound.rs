@@ -177,6 +177,12 @@ impl Running {
         if len + padded > self.limit() {
             return Err(self.too_big());
         }
+        if data.is_none() && self.eligible.is_empty() {
+            return match len <= self.caller.reply_room.message() {
+                true => Ok(()),
+                false => Err(Status::ReplyTooBig),
+            };
+        }
         let placed: usize = self.eligible.iter().copied().map(oncrpc::xdr::padded).sum();
         let mut results = self.eligible.clone();
         results.extend(data);
@@ -273,7 +279,9 @@ impl Nfs4 {
     }
 
     /// Executes a COMPOUND whose caller's groups are known.
-    fn begin(&self, call: Call) -> Answer {
+    fn begin(&self, mut call: Call) -> Answer {
+        let digest = digest(&call);
+        let cred = std::mem::replace(&mut call.cred, Credential::None);
         let mut args = match CompoundArgs::parse(call.args()) {
             Ok(args) => args,
             Err(error) => return Answer::Now(call.unreadable(error)),
@@ -293,7 +301,7 @@ impl Nfs4 {
         let mut run = Running {
             list: self.inner.exports.current(),
             caller: call.caller,
-            cred: call.cred.clone(),
+            cred,
             minor,
             operation: Operation::Illegal,
             current: None,
@@ -317,7 +325,7 @@ impl Nfs4 {
         run.operation = first.number();
         let place = match first {
             ArgOp::Sequence(sequence) => {
-                match self.sequence(&call, &mut run, &sequence, operations) {
+                match self.sequence(&call, digest, &mut run, &sequence) {
                     Begun::Runs => {
                         run.left -= 1;
                         args.place()
@@ -342,6 +350,7 @@ impl Nfs4 {
                         return Answer::message(writer.finish());
                     }
                     Begun::Waits => {
+                        call.cred = run.cred;
                         let (this, state) = (self.clone(), self.inner.state.clone());
                         let SequenceArgs { session, slot, .. } = sequence;
                         return Answer::Deferred(Box::new(move |respond| {
@@ -368,11 +377,8 @@ impl Nfs4 {
                 return Answer::Now(self.complete(run));
             }
         };
-        self.execute(call, place, run)
-    }
-
-    /// Executes the operations up to the end or the first that has to wait.
-    fn execute(&self, call: Call, mut place: Place, mut run: Running) -> Answer {
+        let mut place = place;
+        // Executes the operations up to the end or the first that has to wait.
         loop {
             let Some(outcome) = self.drive(&call, &mut place, &mut run) else {
                 return Answer::Now(self.complete(run));
@@ -438,15 +444,15 @@ impl Nfs4 {
     fn sequence(
         &self,
         call: &Call,
+        digest: RequestDigest,
         run: &mut Running,
         args: &SequenceArgs,
-        operations: usize,
     ) -> Begun {
         let sequence = SequenceCall {
             args,
             connection: connection_key(call.caller.connection),
-            digest: digest(call),
-            operations: u32::try_from(operations).unwrap_or(u32::MAX),
+            digest,
+            operations: u32::try_from(run.left).unwrap_or(u32::MAX),
             size: u32::try_from(call.size()).unwrap_or(u32::MAX),
         };
         let sequenced = self

@@ -144,7 +144,7 @@ impl Nfs4 {
             let facts = match below {
                 Below::Directory(inner) => {
                     let attributes = run.pseudo_attributes(inner, made);
-                    let handle = self.handle(run, &Object::Pseudo(inner));
+                    let handle = Some(self.handle(run, &Object::Pseudo(inner)));
                     Ok(Ok(Facts::of_pseudo(attributes, handle)))
                 }
                 Below::Export(export) => match run.enter(export) {
@@ -215,7 +215,7 @@ impl Nfs4 {
             attributes,
             space,
             acls,
-            handle: self.inner.exports.seal(number, file),
+            handle: needs.handle.then(|| self.inner.exports.seal(number, file)),
             fsid: fsid(number),
             mounted_on: attributes.fileid,
             abilities: fs.abilities(),
@@ -234,7 +234,6 @@ impl Nfs4 {
     ) -> Ran {
         let tells_errors = args.wanted.contains(AttributeNumber::RdattrError as u32);
         let minor = run.minor;
-        let handle = self.handle(run, &run.object()?);
         run.push_with(|w| {
             let mut directory = DirectoryWriter::new(w, args, bytes, verifier);
             let mut all = true;
@@ -245,7 +244,7 @@ impl Nfs4 {
                     // One that has just been removed.
                     Err(Status::NoEntry | Status::Stale) => continue,
                     Err(status) if tells_errors => {
-                        failed = Facts::unknown(*status, handle);
+                        failed = Facts::unknown(*status);
                         &failed
                     }
                     Err(status) => return Err(*status),
@@ -315,7 +314,7 @@ impl Listing<'_> {
 
 impl Facts {
     /// The facts of a directory above exports.
-    pub(super) fn of_pseudo(attributes: crate::fs::Attributes, handle: FileHandle) -> Self {
+    pub(super) fn of_pseudo(attributes: crate::fs::Attributes, handle: Option<FileHandle>) -> Self {
         Self {
             attributes,
             space: Some(Space::default()),
@@ -329,11 +328,11 @@ impl Facts {
     }
 
     /// The facts of an entry of which nothing is known but why.
-    fn unknown(status: Status, directory: FileHandle) -> Self {
+    fn unknown(status: Status) -> Self {
         let attributes = directory_above(0, Time::default(), 0);
         Self {
             error: Err(status),
-            ..Self::of_pseudo(attributes, directory)
+            ..Self::of_pseudo(attributes, None)
         }
     }
 }

@@ -27,7 +27,8 @@ pub(super) struct Facts {
     pub(super) attributes: Attributes,
     pub(super) space: Option<Space>,
     pub(super) acls: Option<Acls>,
-    pub(super) handle: FileHandle,
+    /// Known if it is needed.
+    pub(super) handle: Option<FileHandle>,
     pub(super) fsid: FsId,
     pub(super) mounted_on: u64,
     pub(super) abilities: Abilities,
@@ -41,7 +42,7 @@ impl Facts {
             attributes: &self.attributes,
             fsid: self.fsid,
             mounted_on: self.mounted_on,
-            handle: &self.handle,
+            handle: self.handle.as_deref().unwrap_or_default(),
             abilities: &self.abilities,
             support: support(&self.abilities, minor),
             space: self.space,
@@ -87,7 +88,7 @@ impl Nfs4 {
         needs: Needs,
         then: impl FnOnce(&Self, &mut Running, Facts) -> Ran + Send + 'static,
     ) -> Ran {
-        let handle = self.handle(run, &object);
+        let handle = needs.handle.then(|| self.handle(run, &object));
         let at = match object {
             Object::Pseudo(directory) => {
                 let attributes = run.pseudo_attributes(directory, self.inner.started);

@@ -49,7 +49,10 @@ impl Nfs4 {
         let opening = self.opening(run, args)?;
         self.inner.state.with(|all| {
             let client = run.client()?;
-            all.server.check_grace(client, opening.reclaims).map(drop)
+            let now = all.now;
+            all.server
+                .check_grace(now, client, opening.reclaims)
+                .map(drop)
         })?;
         match &opening.place {
             None => {

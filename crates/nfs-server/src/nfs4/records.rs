@@ -15,6 +15,9 @@ mod format;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(super) use tests::FailingDisk;
+
 use super::state::{Nfs4StateError, Principal};
 use directory::Directory;
 use format::Contents;

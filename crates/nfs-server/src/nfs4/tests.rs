@@ -21,7 +21,7 @@ use nfs_proto::v4::{
     Identifier, ResOp, SequenceId, SessionId, SlotId, StateOwner, Status, Tag, Verifier,
 };
 use nfs_proto::{Filename, v4};
-use oncrpc::xdr::{Payload, Reader, Writer};
+use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{
     AuthSys, Caller, Credential, Procedure as RpcProcedure, Programs, Reply, Respond, Service,
     read_reply, write_call,
@@ -31,8 +31,6 @@ use std::sync::Arc;
 /// A server, and clients of it.
 struct Site {
     programs: Programs,
-    nfs: Nfs4,
-    fs: Arc<dyn FileSystem>,
     _dir: Option<tempfile::TempDir>,
 }
 
@@ -40,16 +38,14 @@ impl Site {
     fn over(fs: Arc<dyn FileSystem>, dir: Option<tempfile::TempDir>) -> Self {
         let options = ExportOptions::default().with_squash(Squash::None);
         let exports = Exports::new(HandleKey::random().unwrap())
-            .with("/srv/data", Arc::clone(&fs), options.clone())
+            .with("/srv/data", fs, options.clone())
             .unwrap()
             .with("/srv/other", Arc::new(MemFs::new(1 << 20)), options)
             .unwrap();
         let state = Nfs4State::open(Nfs4Settings::default()).unwrap();
         let nfs = Nfs4::new(exports, Pool::new(1 << 20), state);
         Self {
-            programs: Programs::new().with(nfs.clone()),
-            nfs,
-            fs,
+            programs: Programs::new().with(nfs),
             _dir: dir,
         }
     }
@@ -93,7 +89,6 @@ impl Site {
         let client = Client {
             site: self,
             caller,
-            client: known.client,
             session: session.session,
             sequence: std::cell::Cell::new(0),
         };
@@ -107,7 +102,6 @@ impl Site {
 struct Client<'s> {
     site: &'s Site,
     caller: Caller,
-    client: ClientId,
     session: SessionId,
     sequence: std::cell::Cell<u32>,
 }

@@ -86,7 +86,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         random: &mut impl Random,
         request: &OpenRequest<'_, F>,
     ) -> Result<StateId, Status> {
-        let address = self.check_grace(request.client, request.reclaims)?;
+        let address = self.check_grace(now, request.client, request.reclaims)?;
         let call = OpenCall {
             client: request.client,
             address,
@@ -216,7 +216,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         request: &LockRequest<'_, F>,
         permit: impl FnOnce(Option<StateId>) -> Result<(), LockError>,
     ) -> Result<StateId, LockError> {
-        self.check_grace(request.client, request.reclaims)?;
+        self.check_grace(now, request.client, request.reclaims)?;
         let call = LockCall {
             client: request.client,
             file: request.file,

@@ -119,7 +119,7 @@ pub struct Revoked {
 /// The grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraceView {
-    /// When it ends at the latest.
+    /// When it ends, unless clients reclaim until then: these get a little more time.
     pub until: Instant,
     /// Clients that have not said that they are done.
     pub awaited: usize,

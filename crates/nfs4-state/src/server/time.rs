@@ -180,12 +180,20 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     ///
     /// - `Grace`: not now.
     /// - `NoGrace`: the client cannot reclaim, or no longer.
-    pub fn check_grace(&mut self, client: ClientId, reclaims: bool) -> Result<AddressKey, Status> {
+    pub fn check_grace(
+        &mut self,
+        now: Instant,
+        client: ClientId,
+        reclaims: bool,
+    ) -> Result<AddressKey, Status> {
         let client = self.clients.usable(client)?;
         let may_reclaim = client.may_reclaim && client.reclaims == Reclaims::Open;
         let is_complete = client.reclaims == Reclaims::Complete;
         match reclaims {
-            true if may_reclaim && self.grace.takes_reclaims() => Ok(client.address),
+            true if may_reclaim && self.grace.takes_reclaims() => {
+                self.grace.reclaims(now);
+                Ok(client.address)
+            }
             true => Err(Status::NoGrace),
             false if self.grace.is_on() || !is_complete => Err(Status::Grace),
             false => Ok(client.address),

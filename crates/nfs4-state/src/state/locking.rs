@@ -373,7 +373,8 @@ impl<F: Clone + Eq + Hash> States<F> {
         self.open_mut(open).locks.retain(|&its| its != at);
     }
 
-    /// Returns what the owner of a state has locked of its file, through any open. Nothing for a state that has no locks.
+    /// Returns what the owner of a state has locked of its file, through any open. Nothing for a state that has no locks or was
+    /// revoked.
     pub(crate) fn locks_of_owner(
         &self,
         client: ClientId,
@@ -382,7 +383,7 @@ impl<F: Clone + Eq + Hash> States<F> {
         let entry = self.known(client, id).map(|at| &self.entries[at as usize]);
         let entry = entry
             .ok()
-            .filter(|entry| matches!(entry.kind, Kind::Locks { .. }));
+            .filter(|entry| matches!(entry.kind, Kind::Locks { .. }) && !entry.is_revoked);
         let locks = entry.map(|entry| {
             let holder = Holder::Nfs4(LockOwnerKey(entry.owner));
             let locks = self.locks.of_file(&entry.file).iter();

@@ -1,6 +1,7 @@
 //! The grace period.
 
 use super::*;
+use crate::limits::BETWEEN_RECLAIMS;
 use nfs_proto::v4::SpecialStateId;
 use nfs_proto::v4::lock::LockType::Write;
 
@@ -77,6 +78,27 @@ fn client_that_did_not_come_back_is_forgotten_before_others_get_anything() {
     assert_eq!(reclaimed, Err(Status::NoGrace));
     world.complete(&b).unwrap();
     assert_eq!(world.records.len(), 2, "it is recorded anew");
+}
+
+#[test]
+fn grace_goes_on_for_a_client_that_reclaims_until_it_has_twice_its_length() {
+    let mut world = World::recorded(config(), &[("a", 1), ("b", 2)]);
+    let started = world.now;
+    let a = world.new_peer("a", 1);
+    let grace = config().grace;
+    let step = Duration::from_millis(500);
+    let mut file = 0;
+    while world.open_with(&a, "o", file, 1, 0, true).is_ok() {
+        file += 1;
+        world.now += step;
+        world.server.handle_timeout(world.now);
+        assert!(world.now < started + 3 * grace, "it ends");
+    }
+    let lasted = world.now - started;
+    assert!(
+        lasted >= 2 * grace && lasted < 2 * grace + BETWEEN_RECLAIMS,
+        "{lasted:?}"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::nfs4::{acl, owners};
 use nfs_proto::Wire;
 use nfs_proto::v4::AttributeNumber as A;
-use nfs_proto::v4::{AttributeAccess, Bitmap, FsId, Handle, Status, Time};
+use nfs_proto::v4::{Bitmap, FsId, Handle, Status, Time};
 use nfs_proto::{Device, FileId};
 
 /// Attributes that every object has.
@@ -61,6 +61,17 @@ const OF_LISTS: [A; 2] = [A::Acl, A::AclSupport];
 /// Attributes of minor version 2.
 const OF_MINOR_2: [A; 1] = [A::ModeUmask];
 
+/// Attributes that are only set, supported or not (RFC 8881 §5.6, §5.7, RFC 8275).
+const SET_ONLY: [A; 7] = [
+    A::TimeAccessSet,
+    A::TimeModifySet,
+    A::LayoutHint,
+    A::RetentionSet,
+    A::RetentEvtSet,
+    A::ModeSetMasked,
+    A::ModeUmask,
+];
+
 /// Attributes that SETATTR sets, as far as they are supported.
 const OF_SETATTR: [A; 7] = [
     A::Size,
@@ -108,6 +119,8 @@ pub(in crate::nfs4) struct Needs {
     pub space: bool,
     /// The access control lists of the object.
     pub acls: bool,
+    /// The handle of the object.
+    pub handle: bool,
 }
 
 fn bitmap(attributes: &[A]) -> Bitmap {
@@ -148,6 +161,7 @@ pub(in crate::nfs4) fn needs(wanted: &Bitmap) -> Needs {
             .iter()
             .any(|&number| wanted.contains(number as u32)),
         acls: wanted.contains(A::Acl as u32),
+        handle: wanted.contains(A::FileHandle as u32),
     }
 }
 
@@ -157,8 +171,8 @@ pub(in crate::nfs4) fn needs(wanted: &Bitmap) -> Needs {
 ///
 /// `NFS4ERR_INVAL` (RFC 8881 §5.5).
 pub(in crate::nfs4) fn check_get(wanted: &Bitmap) -> Result<(), Status> {
-    let mut known = wanted.iter().filter_map(A::new);
-    match known.any(|number| number.access() == AttributeAccess::W) {
+    let mut set_only = SET_ONLY.iter();
+    match set_only.any(|&number| wanted.contains(number as u32)) {
         true => Err(Status::Invalid),
         false => Ok(()),
     }

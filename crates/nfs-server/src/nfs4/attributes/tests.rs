@@ -222,7 +222,15 @@ fn supported_attributes_depend_on_file_system_and_minor_version() {
 fn needs_are_those_of_wanted_attributes() {
     let check = |numbers: &[u32], space, acls| {
         let wanted = Bitmap::of(numbers.iter().copied());
-        assert_eq!(needs(&wanted), Needs { space, acls }, "{numbers:?}");
+        assert_eq!(
+            needs(&wanted),
+            Needs {
+                space,
+                acls,
+                handle: false
+            },
+            "{numbers:?}"
+        );
     };
     check(&FULL, false, false);
     check(&[1, 12], false, true);
@@ -622,5 +630,17 @@ proptest! {
             prop_assert_eq!(changes.given, fattr.mask());
             prop_assert!(changes.set.mode.is_none_or(|mode| mode <= fs::mode::ALL));
         }
+    }
+}
+
+#[test]
+fn set_only_attributes_are_not_to_be_got() {
+    for &number in AttributeNumber::ALL {
+        let checked = check_get(&Bitmap::of([number as u32]));
+        let expected = match number.access() {
+            AttributeAccess::W => Err(Status::Invalid),
+            AttributeAccess::R | AttributeAccess::RW => Ok(()),
+        };
+        assert_eq!(checked, expected, "{number:?}");
     }
 }

@@ -32,12 +32,11 @@ struct InSlot<'a> {
 
 impl Drop for InSlot<'_> {
     fn drop(&mut self) {
-        let ended = self.shared.with(|locked| {
+        // The session may be gone since.
+        let _ = self.shared.with(|locked| {
             let (now, server) = (locked.now, &mut *locked.server);
             server.end_callback(now, self.session, self.result)
         });
-        // The session may be gone since.
-        drop(ended);
     }
 }
 

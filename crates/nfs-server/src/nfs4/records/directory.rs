@@ -6,7 +6,8 @@ use crate::handle::is_trusted;
 use crate::nfs4::state::Nfs4StateError;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    CWD, FileType, FlockOperation, Mode, OFlags, flock, fstat, fsync, openat, renameat,
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, flock, fstat, fsync, openat, renameat,
+    unlinkat,
 };
 use rustix::io::Errno;
 use std::fs::File;
@@ -80,15 +81,19 @@ impl Disk for Directory {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut file = self.file.take().ok_or(io::ErrorKind::Other)?;
         file.write_all(bytes)?;
-        // The size of the file is synced, too, as it is needed to read the data.
-        file.sync_data()?;
+        file.sync_all()?;
         self.file = Some(file);
         Ok(())
     }
 
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file = None;
-        let mut file = File::from(create(&self.fd, NEW, OFlags::TRUNC)?);
+        // One may be there that was not complete.
+        match unlinkat(&self.fd, NEW, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let mut file = File::from(create(&self.fd, NEW, OFlags::EXCL)?);
         file.write_all(bytes)?;
         file.sync_all()?;
         renameat(&self.fd, NEW, &self.fd, FILE)?;

@@ -24,7 +24,7 @@ pub struct Nfs4Status {
     pub lease: Duration,
     /// Whether new opens and locks are refused, as clients reclaim theirs.
     pub is_in_grace: bool,
-    /// Time until the grace period ends at the latest, while clients reclaim.
+    /// Time until the grace period ends, unless clients reclaim until then, who get a little more.
     pub grace_left: Option<Duration>,
     /// Clients that have not said that they have reclaimed all they will.
     pub awaited: usize,

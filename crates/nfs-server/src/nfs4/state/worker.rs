@@ -20,6 +20,9 @@ const REPEAT: Duration = Duration::from_secs(60);
 /// Files that are closed between two looks at what else there is to do: records are waited for.
 const FILES_AT_ONCE: usize = 64;
 
+/// A withheld answer to RECLAIM_COMPLETE, if it is still wanted, with its result.
+type Reported = (Option<Arc<Answer>>, Result<(), Status>);
+
 /// Work of the thread.
 pub(super) struct Worker {
     shared: Arc<Shared>,
@@ -144,7 +147,7 @@ impl Worker {
                 change => ended.push((ticket, change)),
             }
         }
-        let answers: Vec<(Option<Arc<Answer>>, Result<(), Status>)> = self.shared.with(|locked| {
+        let answers: Vec<Reported> = self.shared.with(|locked| {
             locked.out.is_failing = !is_durable;
             for change in again.into_iter().rev() {
                 locked.out.changes.push_front(change);
