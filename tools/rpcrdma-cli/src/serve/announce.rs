@@ -585,12 +585,12 @@ mod tests {
                 announcement.url(&first.export).to_string(),
                 "nfs://THIS-HOST/it%27s%20a%20%25"
             );
-            let mount = announcement.mount(&first.export, announcement.reached());
+            let mount = mount_commands::over_rdma(&first.export, announcement.reached());
             assert!(
                 mount.ends_with(r" 'THIS-HOST:/it'\''s a %' /mnt"),
                 "{mount}"
             );
-            let mount = announcement.mount(&second.export, announcement.reached());
+            let mount = mount_commands::over_rdma(&second.export, announcement.reached());
             assert!(mount.ends_with(r" $'THIS-HOST:/tab\x09\'' /mnt"), "{mount}");
             assert!(announcement.to_string().contains(r"/tab\x09' is /srv/data"));
         });

@@ -30,6 +30,7 @@ mod memory;
 mod mistakes;
 mod monitoring;
 mod mount;
+mod nfs4;
 mod operation;
 mod outage;
 mod ping;
