@@ -336,7 +336,7 @@ mod tests {
         let text = describe_clients(std::slice::from_ref(&client));
         let line = text.lines().nth(1).unwrap();
         for part in [
-            "00ff  192.0.2.1:700 +1  4.2  reclaims",
+            "  192.0.2.1:700 +1  4.2  reclaims ",
             " 12 s ",
             "  Linux NFSv4.2 host",
         ] {
@@ -377,7 +377,7 @@ mod tests {
         let text = describe_held(&list);
         for part in [
             "01      open   read; denies write",
-            "/srv/data/f\\n\n",
+            "/srv/data/f\\x0a\n",
             "read 0-9, write 20-end, ...",
             "/data beef\n",
             "and more",
