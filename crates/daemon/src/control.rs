@@ -28,7 +28,7 @@ pub enum Request {
     Clients,
     /// Clients of NFS version 4: a list of [`Nfs4ClientStatus`](nfs4::Nfs4ClientStatus).
     Nfs4Clients,
-    /// What they hold: a [`HeldList`](nfs4::HeldList).
+    /// Opens and locks of these: a [`HeldList`](nfs4::HeldList).
     Held {
         /// That of one client alone, named by its id or its name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub enum Request {
     },
     /// The state of clients of NFS version 4 in numbers: a [`StateStatus`](nfs4::StateStatus).
     State {
-        /// What is to be done with it before.
+        /// Something that is to be done with it before.
         #[serde(default, rename = "do", skip_serializing_if = "Option::is_none")]
         action: Option<StateAction>,
     },

@@ -74,7 +74,7 @@ pub(crate) trait Tells: Send + Sync + 'static {
         json::line(&Vec::<Nfs4ClientStatus>::new())
     }
 
-    /// What they hold, of one or of all, as one line of JSON.
+    /// Opens and locks of these, of one or of all, as one line of JSON.
     fn held(&self, _client: Option<&str>) -> serde_json::Result<String> {
         json::line(&HeldList {
             error: Some(NO_STATE.to_owned()),

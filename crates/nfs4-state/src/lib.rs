@@ -158,8 +158,8 @@ pub use event::{ClientEnd, Event, GraceEnd, Limit};
 pub use grace::{Recorded, Ticket};
 pub use server::{
     CallbackPath, ClientStage, ClientView, Completed, Config, CreateCall, Demand, GraceView,
-    LockError, LockRequest, MAX_LISTED_CONNECTIONS, MAX_LISTED_LOCKS, OpenRequest, Request,
-    Revoked, SequenceCall, Sequenced, Server, StateKind, StateView, StatesPage, Usage,
+    Listing, LockError, LockRequest, MAX_LISTED_CONNECTIONS, MAX_LISTED_LOCKS, OpenRequest,
+    Request, Revoked, SequenceCall, Sequenced, Server, StateKind, StateView, StatesPage, Usage,
 };
 pub use session::{
     CallbackCredential, CallbackResult, CallbackSlot, ChannelLimits, ConnectionId, RequestDigest,

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 pub use files::{LockError, LockRequest, OpenRequest};
 pub use listing::{
-    ClientStage, ClientView, GraceView, MAX_LISTED_CONNECTIONS, MAX_LISTED_LOCKS, Revoked,
+    ClientStage, ClientView, GraceView, Listing, MAX_LISTED_CONNECTIONS, MAX_LISTED_LOCKS, Revoked,
     StateKind, StateView, StatesPage,
 };
 
@@ -260,6 +260,11 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// Takes something that is to be done.
     pub fn poll_demand(&mut self) -> Option<Demand<P, F>> {
         self.demands.pop_front()
+    }
+
+    /// Returns lists of what there is.
+    pub fn listing(&self) -> Listing<'_, P, F> {
+        Listing(self)
     }
 
     /// Takes an event of which an administrator may want to hear.
@@ -591,7 +596,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     }
 
     /// Returns the slot of a callback. If the client executed it, its lease is renewed (RFC 8881 §20.9.3). If that is not known, the
-    /// server has lost its place in the back channel, as by [`set_backchannel_fault`](Self::set_backchannel_fault).
+    /// server has lost its place in the back channel, and the client makes a new session (SEQ4_STATUS_BACKCHANNEL_FAULT).
     ///
     /// # Errors
     ///
@@ -649,17 +654,6 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     ) -> Result<(), Status> {
         let session = self.sessions.get_mut(session)?;
         session.callbacks.credential = CallbackCredential::of(security);
-        Ok(())
-    }
-
-    /// Notes that the server has lost its place in the back channel of a session: the client then makes a new
-    /// session (SEQ4_STATUS_BACKCHANNEL_FAULT).
-    ///
-    /// # Errors
-    ///
-    /// `BadSession`: there is no such session.
-    pub fn set_backchannel_fault(&mut self, session: SessionId) -> Result<(), Status> {
-        self.sessions.get_mut(session)?.is_faulty = true;
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+pub(crate) use listing::{Page, UsageOfClient};
 pub use locking::{Denied, Locker};
 pub(crate) use locking::{LockCall, LockRefusal};
 pub(crate) use opening::OpenCall;

@@ -154,7 +154,7 @@ async fn of_one(socket: &Path, args: &ClientsArgs) -> anyhow::Result<String> {
     shown(&clients, form)
 }
 
-/// What is shown.
+/// Subject of the output.
 enum About {
     Connections,
     Nfs4,

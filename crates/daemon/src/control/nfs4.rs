@@ -133,7 +133,7 @@ pub struct StateStatus {
     pub locks: Share,
     /// Owners that wait for locks.
     pub waiting: Share,
-    /// What was done, in words, if something was to be done.
+    /// Something that was done, in words, as it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<String>,
     /// Why it was not done.

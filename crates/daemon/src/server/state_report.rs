@@ -3,8 +3,8 @@
 use crate::control::nfs4::{
     HeldList, HeldStatus, LockStatus, MAX_HELD, Nfs4ClientStatus, Share, StateAction, StateStatus,
 };
-use nfs_proto::v4::ClientId;
 use nfs_proto::v4::open::{ShareAccess, ShareDeny};
+use nfs_proto::v4::{ClientId, Status};
 use nfs_server::LockKind;
 use nfs_server::{ClientStage, ClientView, HeldState, Nfs4, Nfs4Status, StateKind, owner_name};
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ impl Administered4 {
             .iter()
             .map(|(client, _)| (client.client, owner_name(&client.owner)))
             .collect();
-        let client = match client.map(|named| (named, self.nfs.find_client(named))) {
+        let client = match client.map(|named| (named, self.nfs.state().find_client(named))) {
             None => None,
             Some((_, Ok(client))) => Some(client),
             Some((named, Err(_))) => {
@@ -94,9 +94,14 @@ impl Administered4 {
         self.nfs.state().status()
     }
 
+    fn expire(&self, named: &str) -> Result<(), Status> {
+        let state = self.nfs.state();
+        state.expire_client(state.find_client(named)?)
+    }
+
     fn act(&self, action: &StateAction) -> Result<String, String> {
         match action {
-            StateAction::Expire(named) => match self.nfs.expire(named) {
+            StateAction::Expire(named) => match self.expire(named) {
                 Ok(()) => Ok(format!(
                     "the NFSv4 client {named} is ended with all it holds"
                 )),

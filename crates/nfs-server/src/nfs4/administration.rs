@@ -1,10 +1,9 @@
 //! The state of clients as an administrator sees and changes it: with the names of exports and files.
 
-use super::Nfs4;
-use super::state::FileKey;
-use crate::exports::{ExportsBefore, List};
+use super::state::{FileKey, Nfs4State};
+use crate::exports::{Exports, List};
 use crate::fs::HeldFile;
-use nfs_proto::v4::{ClientId, Status};
+use nfs_proto::v4::ClientId;
 use nfs4_state::{StateKind, StateView};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ pub struct HeldState {
     pub path: Option<PathBuf>,
     /// Whether it was revoked, and is kept for the client to take note.
     pub is_revoked: bool,
-    /// What it is.
+    /// An open, or the locks of an owner.
     pub kind: StateKind,
 }
 
@@ -37,74 +36,36 @@ pub struct HeldStates {
     pub has_more: bool,
 }
 
-impl Nfs4 {
-    /// Returns opens and owners of locks, of one client or of all: at most so many.
-    pub fn held_states(&self, client: Option<ClientId>, max: usize) -> HeldStates {
-        let list = self.inner.exports.all();
-        let mut listed = HeldStates {
-            states: Vec::new(),
-            has_more: false,
-        };
-        let (mut from, mut held) = (Some(0), Vec::new());
-        while let Some(at) = from {
-            let page = self.inner.state.states_from(at);
-            from = page.next;
-            let wanted = page.states.into_iter();
-            let wanted = wanted.filter(|(state, _)| client.is_none_or(|its| its == state.client));
-            for (state, file) in wanted {
-                if listed.states.len() == max {
-                    listed.has_more = true;
-                    from = None;
-                } else {
-                    listed.states.push(shown(&list, state, file.as_deref()));
-                }
-                held.extend(file);
+/// Returns opens and owners of locks, of one client or of all: at most so many.
+pub(super) fn held_states(
+    exports: &Exports,
+    state: &Nfs4State,
+    client: Option<ClientId>,
+    max: usize,
+) -> HeldStates {
+    let list = exports.all();
+    let mut listed = HeldStates {
+        states: Vec::new(),
+        has_more: false,
+    };
+    let (mut from, mut held) = (Some(0), Vec::new());
+    while let Some(at) = from {
+        let page = state.states_from(at);
+        from = page.next;
+        let wanted = page.states.into_iter();
+        let wanted = wanted.filter(|(state, _)| client.is_none_or(|its| its == state.client));
+        for (state, file) in wanted {
+            if listed.states.len() == max {
+                listed.has_more = true;
+                from = None;
+            } else {
+                listed.states.push(shown(&list, state, file.as_deref()));
             }
-        }
-        self.inner.state.release_held(held);
-        listed
-    }
-
-    /// Revokes all opens and locks in an export, with what is mounted below it, and closes their files soon after, so that its file
-    /// system can be unmounted. The export stays: clients may open files again. Returns the number of states that now are revoked;
-    /// `None` without an export of this name.
-    pub fn release_export(&self, name: &str) -> Option<usize> {
-        let list = self.inner.exports.all();
-        let numbers = list.numbers_of(name);
-        match numbers.is_empty() {
-            true => None,
-            false => Some(self.inner.state.revoke(|export| numbers.contains(&export))),
+            held.extend(file);
         }
     }
-
-    /// Revokes all opens and locks in file systems that were exported and are no more, and closes their files soon after. Returns the
-    /// number of states that now are revoked.
-    pub fn exports_replaced(&self, before: &ExportsBefore) -> usize {
-        let gone = before.gone_in(&self.inner.exports.all());
-        match gone.is_empty() {
-            true => 0,
-            false => self.inner.state.revoke(|export| gone.contains(&export)),
-        }
-    }
-
-    /// Returns the client id of a client, named by its id in hexadecimal digits or by its name as it is listed.
-    ///
-    /// # Errors
-    ///
-    /// `StaleClientId`: there is no such client.
-    pub fn find_client(&self, named: &str) -> Result<ClientId, Status> {
-        self.inner.state.find_client(named)
-    }
-
-    /// Ends a client with all its state, named by its id in hexadecimal digits or by its name as it is listed.
-    ///
-    /// # Errors
-    ///
-    /// `StaleClientId`: there is no such client.
-    pub fn expire(&self, named: &str) -> Result<(), Status> {
-        let client = self.find_client(named)?;
-        self.inner.state.expire_client(client)
-    }
+    state.release_held(held);
+    listed
 }
 
 fn shown(list: &List, state: StateView<FileKey>, file: Option<&dyn HeldFile>) -> HeldState {
@@ -118,29 +79,5 @@ fn shown(list: &List, state: StateView<FileKey>, file: Option<&dyn HeldFile>) ->
         path: file.and_then(HeldFile::path),
         is_revoked: state.is_revoked,
         kind: state.kind,
-    }
-}
-
-/// The name of a client or of an owner, as text. Bytes that are not printable are in hexadecimal digits, as a name is any bytes.
-pub fn owner_name(name: &[u8]) -> String {
-    name.iter().fold(String::new(), |mut text, byte| {
-        match byte {
-            b'\\' => text.push_str("\\\\"),
-            b' '..=b'~' => text.push(char::from(*byte)),
-            other => text += &format!("\\x{other:02x}"),
-        }
-        text
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_clients_are_printable_and_differ() {
-        assert_eq!(owner_name(b"Linux NFSv4.2 host"), "Linux NFSv4.2 host");
-        assert_eq!(owner_name(b"a\x1b\\\xff"), "a\\x1b\\\\\\xff");
-        assert_ne!(owner_name(b"\\x1b"), owner_name(b"\x1b"));
     }
 }

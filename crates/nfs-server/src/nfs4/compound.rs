@@ -9,7 +9,7 @@
 //! and sends the request anew.
 
 use super::Nfs4;
-use super::counting::Counted;
+use super::counting::{self, Counted};
 use super::current::Object;
 use super::state::{Principal, connection_key};
 use crate::client_options::denial;
@@ -118,11 +118,6 @@ impl Running {
     /// Fails the operation.
     fn fail(&mut self, status: Status) {
         self.reply.push(ResOp::failed(self.operation, status));
-    }
-
-    /// Returns the status of the last result.
-    pub(super) fn status(&self) -> Result<(), Status> {
-        self.reply.status()
     }
 
     /// Returns the client, which every operation in a session has.
@@ -425,6 +420,17 @@ impl Nfs4 {
         None
     }
 
+    /// Counts an operation whose result is there.
+    fn count(&self, operation: Operation, run: &mut Running) {
+        let counted = std::mem::take(&mut run.counted);
+        let inner = &self.inner;
+        let of_export = counting::count(&inner.metrics, operation, run.reply.status(), counted);
+        if let (Some((class, tally)), Some(Object::File(at))) = (of_export, run.current) {
+            let slot = run.export(&at).slot();
+            inner.exports.counters().count_as(slot, class, tally);
+        }
+    }
+
     /// Ends a COMPOUND: its slot is free again, and its reply kept if that was wanted.
     fn complete(&self, run: Running) -> Reply {
         let Running {
@@ -515,8 +521,8 @@ fn settle(nfs: &Nfs4, run: &mut Running, ran: Ran) -> Option<Outcome<Then>> {
 impl Suspended {
     /// Goes on once the outcome is there.
     ///
-    /// What has to wait for an event, such as a sync that is shared with others, goes on on the thread that the event comes on; what
-    /// has to wait for a disk after that waits on it.
+    /// After an event, such as a sync that is shared with others, it goes on on the thread that the event comes on, and waits for a
+    /// disk there.
     fn go_on(mut self, mut outcome: Outcome<Then>, respond: Respond) {
         loop {
             let then = match outcome {

@@ -1,10 +1,7 @@
 //! Counters of operations: by operation, and by export as those of version 3.
 
-use super::Nfs4;
-use super::compound::Running;
-use super::current::Object;
-use crate::export_metrics::{ExportStats, OperationClass, Tally};
-use crate::metrics::{self, ErrorClass, Metrics, ProgramStats, Sample};
+use crate::export_metrics::{OperationClass, Tally};
+use crate::metrics::{self, ErrorClass, Metrics, Sample};
 use nfs_proto::v4::{Operation, Status};
 
 /// Numbers of operations, from 0, which stands for all that are none.
@@ -22,7 +19,7 @@ pub(super) fn metrics() -> OperationMetrics {
     })
 }
 
-/// What is counted of an operation in execution.
+/// Figures of an operation in execution, which are counted with it.
 #[derive(Default)]
 pub(super) struct Counted {
     bytes: u64,
@@ -44,32 +41,22 @@ impl Counted {
     }
 }
 
-impl Nfs4 {
-    /// Counts an operation whose result is there.
-    pub(super) fn count(&self, operation: Operation, run: &mut Running) {
-        let Counted { bytes, sample } = std::mem::take(&mut run.counted);
-        let failure = run.status().err().and_then(class);
-        let number = match operation {
-            Operation::Illegal => 0,
-            operation => operation as u32,
-        };
-        self.inner.metrics.operation(number, failure, sample);
-        if let (Some(class), Some(Object::File(at))) = (kind(operation), run.current) {
-            let slot = run.export(&at).slot();
-            let tally = Tally { failure, bytes };
-            self.inner.exports.counters().count_as(slot, class, tally);
-        }
-    }
-
-    /// Returns the statistics of the operations.
-    pub fn stats(&self) -> ProgramStats {
-        self.inner.metrics.stats()
-    }
-
-    /// Returns the statistics of the exports, with those of the programs that share the list of exports.
-    pub fn export_stats(&self) -> Vec<ExportStats> {
-        self.inner.exports.stats()
-    }
+/// Counts an operation whose result is there. Returns what is to be counted of it for the export whose file it was about, if it is one
+/// on a file.
+pub(super) fn count(
+    metrics: &OperationMetrics,
+    operation: Operation,
+    result: Result<(), Status>,
+    counted: Counted,
+) -> Option<(OperationClass, Tally)> {
+    let Counted { bytes, sample } = counted;
+    let failure = result.err().and_then(class);
+    let number = match operation {
+        Operation::Illegal => 0,
+        operation => operation as u32,
+    };
+    metrics.operation(number, failure, sample);
+    kind(operation).map(|class| (class, Tally { failure, bytes }))
 }
 
 /// Returns the class of an operation on a file; `None` for one that only handles file handles, state or sessions.

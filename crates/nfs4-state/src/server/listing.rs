@@ -1,9 +1,10 @@
-//! Lists of clients and of their state for an administrator, in pages, and the end of all state of some files.
+//! Lists of clients and of their state for an administrator, in pages.
 
 use super::Server;
 use crate::client::{Reclaims, Stage};
 use crate::lock::{LockKind, Range};
 use crate::session::ConnectionId;
+use crate::state::{Page, UsageOfClient};
 use nfs_proto::v4::open::{ShareAccess, ShareDeny};
 use nfs_proto::v4::{ClientId, StateId};
 use std::hash::Hash;
@@ -75,7 +76,7 @@ pub struct StateView<F> {
     pub file: F,
     /// Whether it was revoked, and is kept for the client to take note.
     pub is_revoked: bool,
-    /// What it is.
+    /// An open, or the locks of an owner.
     pub kind: StateKind,
 }
 
@@ -107,7 +108,7 @@ pub struct StatesPage<F> {
     pub next: Option<u32>,
 }
 
-/// Progress of [`Server::revoke_where`].
+/// Progress of [`Server::revoke_where`](super::Server::revoke_where).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revoked {
     /// States that now are revoked.
@@ -125,11 +126,15 @@ pub struct GraceView {
     pub awaited: usize,
 }
 
-impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
+/// Lists of what a server has, in pages.
+#[derive(Debug)]
+pub struct Listing<'a, P, F>(pub(super) &'a Server<P, F>);
+
+impl<P: Clone + Eq, F: Clone + Eq + Hash> Listing<'_, P, F> {
     /// Returns the first clients behind a client id, in the order of their ids: at most so many. It costs time in proportion to all
     /// clients.
     pub fn clients_after(&self, after: Option<ClientId>, max: usize) -> Vec<ClientView> {
-        let mut ids: Vec<u64> = self.clients.ids().map(|id| id.0).collect();
+        let mut ids: Vec<u64> = self.0.clients.ids().map(|id| id.0).collect();
         if let Some(ClientId(after)) = after {
             ids.retain(|id| *id > after);
         }
@@ -143,9 +148,9 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     }
 
     fn view(&self, id: ClientId) -> Option<ClientView> {
-        let client = self.clients.get(id)?;
-        let of_states = self.states.usage_of(id);
-        let sessions = || self.sessions.of(id);
+        let client = self.0.clients.get(id)?;
+        let of_states = UsageOfClient::of(&self.0.states, id);
+        let sessions = || self.0.sessions.of(id);
         let connections = sessions().flat_map(|session| session.connections());
         Some(ClientView {
             client: id,
@@ -175,27 +180,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
 
     /// Returns the states at the places from `from` on, in the order of their places: at most `max` places are looked at.
     pub fn states_from(&self, from: u32, max: u32) -> StatesPage<F> {
-        let (states, next) = self.states.page(from, max);
+        let (states, next) = Page::at(&self.0.states, from, max).states();
         StatesPage { states, next }
-    }
-
-    /// Revokes all opens and locks of files for which `is_of` is true, as [`revoke_file`](Self::revoke_file) does, of the states at the
-    /// places from `from` on: at most `max` places are looked at.
-    pub fn revoke_where(
-        &mut self,
-        now: Instant,
-        (from, max): (u32, u32),
-        is_of: impl Fn(&F) -> bool,
-    ) -> Revoked {
-        let (files, next) = self.states.files_of(from, max, is_of);
-        let states = files.iter().map(|file| self.revoke_file(now, file)).sum();
-        Revoked { states, next }
-    }
-
-    /// Returns the grace period, while clients reclaim.
-    pub fn grace(&self) -> Option<GraceView> {
-        let awaited = self.grace.awaited();
-        let until = self.grace.deadline()?;
-        Some(GraceView { until, awaited })
     }
 }

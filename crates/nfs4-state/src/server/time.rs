@@ -1,10 +1,12 @@
 //! Leases, the end of clients, and the grace period.
 
+use super::listing::GraceView;
 use super::{Completed, Demand, Server};
 use crate::address::AddressKey;
 use crate::client::{Reclaims, Stage};
 use crate::event::{ClientEnd, Event, GraceEnd};
 use crate::grace::{Purpose, Recorded, Ticket};
+use crate::state::UsageOfClient;
 use nfs_proto::v4::{ClientId, Status};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -92,6 +94,13 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             Some(Purpose::EndOfGrace) => self.grace.removed_one(),
             Some(Purpose::Tidy | Purpose::Complete(_)) | None => {}
         }
+    }
+
+    /// Returns the grace period, while clients reclaim.
+    pub fn grace(&self) -> Option<GraceView> {
+        let awaited = self.grace.awaited();
+        let until = self.grace.deadline()?;
+        Some(GraceView { until, awaited })
     }
 
     /// Returns whether new opens and locks are refused, as clients reclaim theirs.
@@ -219,7 +228,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         if let Some(why) = why
             && self.states.has_any(id)
         {
-            let usage = self.states.usage_of(id);
+            let usage = UsageOfClient::of(&self.states, id);
             self.events.push(Event::ClientEnded {
                 client: id,
                 owner: Arc::clone(&owner),

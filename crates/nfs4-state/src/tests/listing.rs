@@ -8,7 +8,7 @@ use nfs_proto::v4::lock::LockType::{Read, Write};
 fn all(world: &World, page: u32) -> Vec<StateView<u32>> {
     let (mut states, mut from) = (Vec::new(), Some(0));
     while let Some(at) = from {
-        let mut next = world.server.states_from(at, page);
+        let mut next = world.server.listing().states_from(at, page);
         assert!(next.states.len() <= page as usize);
         states.append(&mut next.states);
         from = next.next;
@@ -36,7 +36,7 @@ fn clients_are_listed_in_pages_with_all_they_have() {
     world.open(&peers[3], "other", 8, 1, 0).unwrap();
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
-        let page = world.server.clients_after(after, 10);
+        let page = world.server.listing().clients_after(after, 10);
         let Some(last) = page.last() else { break };
         after = Some(last.client);
         seen.extend(page);
@@ -51,7 +51,7 @@ fn clients_are_listed_in_pages_with_all_they_have() {
         assert!(client.slots > 0 && client.connections.len() == 1 && client.has_reclaimed);
     }
     world.close(&peers[3], 7, open).unwrap();
-    let all = world.server.clients_after(None, usize::MAX);
+    let all = world.server.listing().clients_after(None, usize::MAX);
     let mut having = all.iter().filter(|client| client.opens > 0);
     let client = having.next().unwrap();
     assert_eq!((client.opens, client.locks), (1, 0));
@@ -119,7 +119,7 @@ fn all_state_of_some_files_is_revoked_in_pages_and_the_rest_stays() {
     for (peer, file, open) in kept {
         assert!(world.check_io(&peer, file, open, true).is_ok());
     }
-    for client in world.server.clients_after(None, 10) {
+    for client in world.server.listing().clients_after(None, 10) {
         assert_eq!((client.opens, client.revoked), (20, 40));
     }
     assert!(
@@ -163,7 +163,7 @@ fn administrator_hears_of_clients_that_lose_what_they_have() {
     world.open(&b, "o", 8, 3, 0).unwrap();
     world.pass(LEASE);
     assert_eq!(events(&mut world), [], "they stay in courtesy");
-    let stages: Vec<_> = world.server.clients_after(None, 10);
+    let stages: Vec<_> = world.server.listing().clients_after(None, 10);
     let stages: Vec<_> = stages.iter().map(|client| client.stage).collect();
     assert_eq!(stages, [ClientStage::Courtesy; 2], "c had nothing");
     let c = world.peer("client 3", 1);

@@ -168,6 +168,25 @@ fn attributes_of_a_file_are_written_as_linux_reads_them() {
 }
 
 #[test]
+fn usual_attributes_are_written_as_they_are_beside_others() {
+    let world = World::new(file());
+    let subject = world.subject(ALL);
+    let usual = Bitmap::of([1, 3, 4, 8, 20, 33, 35, 36, 37, 41, 45, 47, 52, 53, 55]);
+    for number in usual.iter() {
+        let beside = Bitmap::of([number, AttributeNumber::LeaseTime as u32]);
+        let alone = written(&Bitmap::of([number]), &subject);
+        let both = written(&beside, &subject);
+        let of = |bytes: &[u8]| -> Attribute<'static> {
+            let mut all = read(bytes.to_vec().leak()).iter().map(Result::unwrap);
+            all.find(|value| value.number() as u32 == number).unwrap()
+        };
+        assert_eq!(of(&alone), of(&both));
+    }
+    let all = written(&usual, &subject);
+    assert_eq!(read(&all).iter().count(), 15);
+}
+
+#[test]
 fn what_a_mount_asks_for_is_answered() {
     let world = World::new(file());
     let subject = world.subject(ALL);
@@ -630,17 +649,5 @@ proptest! {
             prop_assert_eq!(changes.given, fattr.mask());
             prop_assert!(changes.set.mode.is_none_or(|mode| mode <= fs::mode::ALL));
         }
-    }
-}
-
-#[test]
-fn set_only_attributes_are_not_to_be_got() {
-    for &number in AttributeNumber::ALL {
-        let checked = check_get(&Bitmap::of([number as u32]));
-        let expected = match number.access() {
-            AttributeAccess::W => Err(Status::Invalid),
-            AttributeAccess::R | AttributeAccess::RW => Ok(()),
-        };
-        assert_eq!(checked, expected, "{number:?}");
     }
 }

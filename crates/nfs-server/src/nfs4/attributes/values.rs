@@ -2,6 +2,7 @@
 
 use super::SECOND;
 use super::support::{Support, of_exclusive, supported};
+use super::usual;
 use crate::fs::{self, Abilities, Acls, FileKind, Space};
 use crate::nfs4::acl::Entries;
 use crate::nfs4::owners::{self, Decimal};
@@ -54,6 +55,9 @@ pub(in crate::nfs4) struct Subject<'a> {
 ///
 /// A list of access rights with more entries than a message may have is left out.
 pub(in crate::nfs4) fn write_attributes(w: &mut Writer, wanted: &Bitmap, subject: &Subject<'_>) {
+    if subject.error.is_ok() && usual::covers(wanted) {
+        return usual::write(w, wanted, subject);
+    }
     with_values(wanted, subject, |values| {
         write_fattr(w, wanted, |number| values.get(number));
     });
@@ -217,7 +221,7 @@ impl<'a> Values<'a> {
     }
 }
 
-fn file_type(kind: FileKind) -> FileType {
+pub(super) fn file_type(kind: FileKind) -> FileType {
     match kind {
         FileKind::Regular => FileType::Regular,
         FileKind::Directory => FileType::Directory,

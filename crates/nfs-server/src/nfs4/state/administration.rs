@@ -3,7 +3,7 @@
 use super::files::Release;
 use super::{FileKey, Nfs4State};
 use crate::fs::HeldFile;
-use crate::nfs4::administration::owner_name;
+use crate::nfs4::owner_name::owner_name;
 use nfs_proto::v4::{ClientId, Status};
 use nfs4_state::limits::Limits;
 use nfs4_state::{ClientView, StateView, Usage};
@@ -66,7 +66,7 @@ impl Nfs4State {
                 (client, since)
             };
             let some: Vec<_> = self.with(|locked| {
-                let some = locked.server.clients_after(after, page);
+                let some = locked.server.listing().clients_after(after, page);
                 some.into_iter().map(|one| since(locked.now, one)).collect()
             });
             if some.is_empty() {
@@ -80,7 +80,7 @@ impl Nfs4State {
     /// Returns the states of a page.
     pub(in crate::nfs4) fn states_from(&self, from: u32) -> StatesWithFiles {
         self.with(|locked| {
-            let page = locked.server.states_from(from, PAGE);
+            let page = locked.server.listing().states_from(from, PAGE);
             let states = page.states.into_iter().map(|state| {
                 let held = locked.held(state.state);
                 (state, held)
@@ -118,7 +118,7 @@ impl Nfs4State {
     /// # Errors
     ///
     /// `StaleClientId`: there is none.
-    pub(in crate::nfs4) fn find_client(&self, named: &str) -> Result<ClientId, Status> {
+    pub fn find_client(&self, named: &str) -> Result<ClientId, Status> {
         let all = self.clients(usize::MAX);
         let id = u64::from_str_radix(named, 16).ok().map(ClientId);
         let mut found = all.iter().map(|(client, _)| client);

@@ -1,6 +1,6 @@
 //! Events of the state in the log. Clients can cause as many as they like, so of each kind there are few lines in a while.
 
-use crate::nfs4::administration::owner_name;
+use crate::nfs4::owner_name::owner_name;
 use nfs4_state::{ClientEnd, Event, GraceEnd, Limit};
 use std::time::{Duration, Instant};
 

@@ -134,12 +134,14 @@ fn state_of_an_export_that_is_removed_or_has_another_file_system_ends() {
 fn client_is_ended_by_its_id_or_its_name() {
     let site = Site::in_memory();
     let (one, two) = (site.client(b"one"), site.client(b"two \xff"));
-    let status = site.nfs.state().status();
+    let state = site.nfs.state();
+    let expire = |named| state.expire_client(state.find_client(named)?);
+    let status = state.status();
     assert_eq!((status.usage.clients, status.is_in_grace), (2, false));
-    assert_eq!(site.nfs.expire("three"), Err(Status::StaleClientId));
+    assert_eq!(expire("three"), Err(Status::StaleClientId));
     let id = format!("{:016x}", one.client.0);
-    assert_eq!(site.nfs.expire(&id), Ok(()));
-    assert_eq!(site.nfs.expire("two \\xff"), Ok(()));
+    assert_eq!(expire(&id), Ok(()));
+    assert_eq!(expire("two \\xff"), Ok(()));
     let ended = two.run(Vec::new());
     assert_eq!(ended.status(), Err(Status::BadSession));
 }
@@ -171,6 +173,6 @@ fn operations_are_counted_with_their_errors_and_bytes() {
     assert_eq!(of("SEQUENCE").calls, 5);
     let failed = of("LOOKUP").errors[ErrorClass::NotFound as usize];
     assert_eq!(failed, (ErrorClass::NotFound, 1));
-    let exports = site.nfs.export_stats();
+    let exports = site.nfs.inner.exports.stats();
     assert_eq!((exports[0].bytes_read, exports[0].bytes_written), (5, 5));
 }
