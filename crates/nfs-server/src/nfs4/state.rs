@@ -4,7 +4,9 @@
 //! program calls clients (`callbacks.rs`). Locks of byte ranges are taken and released under the lock, in the table and on the
 //! file together (`files.rs`).
 
+mod administration;
 mod error;
+mod events;
 mod file_key;
 mod files;
 mod locked;
@@ -13,6 +15,7 @@ mod principal;
 mod tests;
 mod worker;
 
+pub use administration::Nfs4Status;
 pub use error::Nfs4StateError;
 pub(super) use file_key::FileKey;
 pub(super) use locked::{Locked, SystemRandom};
@@ -28,7 +31,7 @@ use bytes::Bytes;
 use files::{Files, Release};
 use nfs_proto::v4::{ClientId, SessionId, SlotId, Status};
 use nfs4_state::limits::Limits;
-use nfs4_state::{ChannelLimits, Completed, Config, Request, Server, Ticket, Usage};
+use nfs4_state::{ChannelLimits, Completed, Config, Event, Request, Server, Ticket, Usage};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -108,6 +111,7 @@ pub(super) struct Shared {
     clock: Box<dyn Fn() -> Instant + Send + Sync>,
     identity: [u8; 16],
     lease: Duration,
+    limits: Limits,
 }
 
 /// Everything under the lock.
@@ -135,6 +139,8 @@ struct Outbox {
     released: Vec<Release>,
     /// Calls to clients.
     calls: Queue,
+    /// Events for the log.
+    events: VecDeque<Event>,
 }
 
 #[derive(Clone, Copy)]
@@ -351,6 +357,7 @@ fn over(
         clock,
         identity: records.identity(),
         lease: settings.lease,
+        limits: settings.limits,
     });
     let worker = Worker::new(Arc::clone(&shared), records);
     (shared, worker)
@@ -433,7 +440,9 @@ impl Inner {
 
 impl Outbox {
     fn has_work(&self) -> bool {
-        !self.released.is_empty() || (!self.changes.is_empty() && !self.is_failing)
+        !self.released.is_empty()
+            || !self.events.is_empty()
+            || (!self.changes.is_empty() && !self.is_failing)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The program as a client sees it: COMPOUNDs and their results.
 
+mod administration;
 mod copies;
 mod files;
 mod locking;
@@ -33,6 +34,8 @@ use std::sync::Arc;
 /// A server, and clients of it.
 struct Site {
     programs: Programs,
+    nfs: Nfs4,
+    fs: Arc<dyn FileSystem>,
     _dir: Option<tempfile::TempDir>,
 }
 
@@ -40,14 +43,16 @@ impl Site {
     fn over(fs: Arc<dyn FileSystem>, dir: Option<tempfile::TempDir>) -> Self {
         let options = ExportOptions::default().with_squash(Squash::None);
         let exports = Exports::new(HandleKey::random().unwrap())
-            .with("/srv/data", fs, options.clone())
+            .with("/srv/data", Arc::clone(&fs), options.clone())
             .unwrap()
             .with("/srv/other", Arc::new(MemFs::new(1 << 20)), options)
             .unwrap();
         let state = Nfs4State::open(Nfs4Settings::default()).unwrap();
         let nfs = Nfs4::new(exports, Pool::new(1 << 20), state);
         Self {
-            programs: Programs::new().with(nfs),
+            programs: Programs::new().with(nfs.clone()),
+            nfs,
+            fs,
             _dir: dir,
         }
     }
@@ -103,6 +108,7 @@ impl Site {
         let client = Client {
             site: self,
             caller,
+            client: known.client,
             session: session.session,
             sequence: std::cell::Cell::new(0),
         };
@@ -116,6 +122,7 @@ impl Site {
 struct Client<'s> {
     site: &'s Site,
     caller: Caller,
+    client: ClientId,
     session: SessionId,
     sequence: std::cell::Cell<u32>,
 }
