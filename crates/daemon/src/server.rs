@@ -10,6 +10,7 @@ pub mod exports;
 mod file;
 pub mod live_exports;
 pub mod local_users;
+pub mod mount_commands;
 mod mount_server;
 mod mounts;
 pub mod observed;
@@ -18,6 +19,7 @@ pub mod plan;
 mod running;
 pub mod settings;
 mod state;
+mod state_report;
 mod tcp_server;
 mod users;
 

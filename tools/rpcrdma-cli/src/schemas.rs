@@ -27,6 +27,16 @@ fn schemas() -> BTreeMap<&'static str, Schema> {
         &line("clients --json"),
     );
     add(
+        "clients-nfs4",
+        of::<control::nfs4::Nfs4ClientStatus>(),
+        &line("clients --nfs4 --json"),
+    );
+    add(
+        "clients-locks",
+        of::<control::nfs4::HeldStatus>(),
+        &line("clients --locks --json"),
+    );
+    add(
         "conform",
         of::<::conform::Report>(),
         &document("conform --json"),
@@ -83,6 +93,11 @@ fn schemas() -> BTreeMap<&'static str, Schema> {
         "What SIGUSR1 logs of rpcrdma serve --log-format json",
     );
     add("stat", of::<ls::Line>(), &line("stat --json"));
+    add(
+        "state",
+        of::<control::nfs4::StateStatus>(),
+        &document("state --json"),
+    );
     add(
         "stats",
         of::<control::ServerStatus>(),

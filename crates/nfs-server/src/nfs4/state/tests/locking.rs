@@ -260,6 +260,23 @@ fn locks_of_a_client_that_is_gone_are_free_when_its_record_is() {
     assert!(disk.lock_locally(Some((0, 11)), LockMode::Exclusive));
 }
 
+#[test]
+fn calls_that_change_no_state_allocate_nothing() {
+    let (mut world, disk) = world();
+    let a = world.peer("a", 1);
+    let open = world.open(&a, b"o", 3, disk.held()).unwrap();
+    world.work();
+    world.renew(&a, 1).unwrap();
+    let count = allocation_counter::measure(|| {
+        world.renew(&a, 2).unwrap();
+        let checked = world
+            .state
+            .with(|locked| (locked.server).check_io(locked.now, a.client, &key(), open, true));
+        assert!(checked.is_ok());
+    });
+    assert_eq!(count.count_total, 0);
+}
+
 /// A step of a random run.
 #[derive(Clone, Debug)]
 enum Step {
