@@ -24,6 +24,7 @@ work_more() {
   work_attributes
   work_users
   work_opened
+  errors_of_operations
 }
 
 work_sizes() {
@@ -189,11 +190,14 @@ exclusively_between() {
   rm /tmp/made-*
 }
 
-# What the operations of all mounts met, and how often: "OPERATION: ERRORS".
+# Operations that failed, of all mounts, are those that were to fail: of names that are missing or there, of rights that are
+# not, and of locks that others have.
 errors_of_operations() {
-  local errors
+  local errors other
   errors=$(awk '/^device/ {nfs = / fstype nfs4? /} nfs && /^\t +[A-Z_]+:/ && $NF > 0 {print $1, $NF}' /proc/self/mountstats)
   echo "errors of operations: ${errors//$'\n'/, }"
+  other=$(grep -vE '^(OPEN|LOOKUP|LOCK|LOCKT|SETATTR|CREATE|REMOVE|GETXATTR):' <<<"$errors")
+  [ -z "$other" ] || die "operations failed: ${other//$'\n'/, }"
 }
 
 # Version 3 beside it, for a comparison of times.

@@ -32,6 +32,7 @@ modprobe -a virtio_blk ext4 || die 'no module'
 mkfs.ext4 -q "$DEVICE" || die mkfs
 umount /export
 mount -t ext4 "$DEVICE" /export || die 'mount of the disk'
+mkdir -p /var/lib/nfs/v4recovery
 nfsd_up
 # No client has anything to reclaim.
 echo Y >/proc/fs/nfsd/v4_end_grace || die 'the grace period of nfsd does not end'

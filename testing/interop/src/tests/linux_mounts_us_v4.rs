@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,7 +17,7 @@ use crate::TestRun;
 use crate::guest::{Boot, Guest, free_ports};
 use crate::program::stripped;
 use crate::serve::{EXPORT, Serve};
-use programs::command::build;
+use programs::command::{build, output};
 
 /// The guest takes two to three minutes on an idle machine.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -48,6 +49,7 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
             ("TCP_PORT", tcp.to_string()),
             ("MOUNT_PORT", server.mount_port.to_string()),
             ("ROOT", EXPORT.into()),
+            ("COMPLETE", "1".into()),
             ("ENTRIES", ENTRIES.to_string()),
             ("LARGE", LARGE.to_string()),
             ("OWNER_KEPT", u8::from(as_root).to_string()),
@@ -62,6 +64,15 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
         run.report.say(run.name, note);
     }
     guest.finish()?;
+    let clients = output(
+        Command::new(run.program)
+            .args(["clients", "--nfs4", "--json", "--socket"])
+            .arg(&server.control),
+    )?;
+    ensure!(
+        clients.is_empty(),
+        "after unmounting there are clients: {clients}"
+    );
     let left = fs::read_dir(&folder)?.count();
     ensure!(left == 2, "{left} names are left in the export, not 2");
     server.stop()
