@@ -607,6 +607,8 @@ fn changes_something(operation: Operation) -> bool {
         Operation::Access
             | Operation::GetAttr
             | Operation::GetFh
+            | Operation::GetXattr
+            | Operation::ListXattrs
             | Operation::Lookup
             | Operation::LookupP
             | Operation::LockT
@@ -621,6 +623,7 @@ fn changes_something(operation: Operation) -> bool {
             | Operation::SaveFh
             | Operation::SecInfo
             | Operation::SecInfoNoName
+            | Operation::Seek
             | Operation::TestStateId
             | Operation::Verify
     )

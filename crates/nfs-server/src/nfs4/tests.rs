@@ -1,10 +1,13 @@
 //! The program as a client sees it: COMPOUNDs and their results.
 
 mod administration;
+mod copies;
 mod files;
 mod locking;
 mod mounting;
+mod ranges;
 mod retries;
+mod xattrs;
 
 use super::*;
 use crate::{ExportOptions, FileSystem, HandleKey, LocalFs, LocalFsOptions, MemFs, Squash};
@@ -70,8 +73,20 @@ impl Site {
 
     /// Calls as somebody, and returns the reply to a COMPOUND.
     fn call(&self, caller: &Caller, operations: Vec<ArgOp<'_>>) -> Results {
-        let call = compound(2, operations);
-        match self.programs.call(call, caller) {
+        self.call_as(caller, 0, 0, operations)
+    }
+
+    /// Calls as a user.
+    fn call_as(&self, caller: &Caller, uid: u32, gid: u32, operations: Vec<ArgOp<'_>>) -> Results {
+        let cred = Credential::Sys(AuthSys {
+            uid,
+            gid,
+            ..AuthSys::default()
+        });
+        match self
+            .programs
+            .call(compound_of(2, &cred, operations), caller)
+        {
             Answer::Now(reply) => Results::of(reply),
             Answer::Blocking(job) => Results::of(job()),
             Answer::Deferred(job) => Results::of(Respond::wait(job).expect("a reply")),
@@ -214,13 +229,17 @@ impl Results {
 }
 
 fn compound(minor: u32, operations: Vec<ArgOp<'_>>) -> Payload {
+    compound_of(minor, &root(), operations)
+}
+
+fn compound_of(minor: u32, cred: &Credential, operations: Vec<ArgOp<'_>>) -> Payload {
     let mut w = Writer::default();
     let procedure = RpcProcedure {
         prog: NFS_PROGRAM,
         vers: 4,
         proc: 1,
     };
-    write_call(&mut w, 7, procedure, &root());
+    write_call(&mut w, 7, procedure, cred);
     let mut call = CallWriter::new(&mut w, Tag::new(b"tag").unwrap(), minor);
     for operation in operations {
         call.push(operation);

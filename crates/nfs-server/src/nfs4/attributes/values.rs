@@ -215,6 +215,10 @@ impl<'a> Values<'a> {
             A::TimeModify => Attribute::TimeModify(time(file.mtime)),
             A::MountedOnFileId => Attribute::MountedOnFileId(FileId(self.subject.mounted_on)),
             A::SuppAttrExclCreat => Attribute::SuppAttrExclCreat(of_exclusive(support)),
+            A::CloneBlockSize if support.minor >= 2 && support.clones => {
+                Attribute::CloneBlockSize(abilities.clone_block?.get())
+            }
+            A::XattrSupport if support.minor >= 2 => Attribute::XattrSupport(abilities.xattrs),
             // They are not supported, or can only be set.
             _ => return None,
         })
