@@ -416,7 +416,7 @@ impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "would listen at {}, {} over TCP for MOUNT",
+            "would serve NFSv4.2, 4.1 and 3 at {}, and listen at {} over TCP for MOUNT",
             self.listening.addresses(),
             listen::shown(self.mount)
         )?;
