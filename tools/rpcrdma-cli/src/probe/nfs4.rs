@@ -186,7 +186,7 @@ async fn lease(
         highest_slot: SlotId(0),
         cache_this: false,
     });
-    let wanted = Bitmap::of([AttributeNumber::LeaseTime as u32].into_iter());
+    let wanted = Bitmap::of([AttributeNumber::LeaseTime as u32]);
     let get = ArgOp::GetAttr(GetAttrArgs { wanted });
     let results = compound(talk, minor, vec![sequence, ArgOp::PutRootFh, get]).await?;
     let Some(ResOp::GetAttr(Ok(found))) = results.as_ref().and_then(Results::last) else {
