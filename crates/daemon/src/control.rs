@@ -1,30 +1,45 @@
 //! The control socket of a running server or gateway: its requests and replies.
 //!
 //! A client connects, sends one line with a JSON document, a [`Request`], and gets one line with a JSON
-//! document back: a [`ServerStatus`] or a list of [`ClientStatus`]. Only the user who runs the server, and
+//! document back: a [`ServerStatus`], a list of [`ClientStatus`], or one of those in [`nfs4`]. Only the user who runs the server, and
 //! root, may connect.
 
 pub mod asking;
+pub mod nfs4;
 pub(crate) mod socket;
 
 use nfs_client::printable;
+use nfs4::StateAction;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 
 /// Most bytes of a request.
-pub const MAX_REQUEST: u64 = 1024;
+pub const MAX_REQUEST: u64 = 8192;
 
 /// A request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "get")]
 pub enum Request {
     /// Statistics: a [`ServerStatus`] or [`GatewayStatus`].
     Stats,
     /// Its connections: a list of [`ClientStatus`].
     Clients,
+    /// Clients of NFS version 4: a list of [`Nfs4ClientStatus`](nfs4::Nfs4ClientStatus).
+    Nfs4Clients,
+    /// Opens and locks of these: a [`HeldList`](nfs4::HeldList).
+    Held {
+        /// That of one client alone, named by its id or its name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client: Option<String>,
+    },
+    /// The state of clients of NFS version 4 in numbers: a [`StateStatus`](nfs4::StateStatus).
+    State {
+        /// Something that is to be done with it before.
+        #[serde(default, rename = "do", skip_serializing_if = "Option::is_none")]
+        action: Option<StateAction>,
+    },
 }
 
 /// Status of a server, with its exports.
@@ -449,7 +464,7 @@ pub struct DuplicateRequests {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct ProcedureStatus {
-    /// `nfs`, `nfsacl` or `mount`.
+    /// `nfs`, `nfs4` (its procedures are the operations of NFS version 4), `nfsacl` or `mount`.
     pub program: String,
     /// The procedure, such as `READ`.
     pub name: String,
@@ -557,5 +572,23 @@ mod tests {
         };
         check(Request::Stats, r#"{"get":"stats"}"#);
         check(Request::Clients, r#"{"get":"clients"}"#);
+        check(Request::Nfs4Clients, r#"{"get":"nfs4_clients"}"#);
+        let client = Some("a client".to_owned());
+        check(
+            Request::Held { client },
+            r#"{"get":"held","client":"a client"}"#,
+        );
+        check(Request::State { action: None }, r#"{"get":"state"}"#);
+        let release = |export: &str| Request::State {
+            action: Some(StateAction::Release(export.to_owned())),
+        };
+        check(
+            release("/data"),
+            r#"{"get":"state","do":{"release":"/data"}}"#,
+        );
+        let end = Request::State {
+            action: Some(StateAction::EndGrace),
+        };
+        check(end, r#"{"get":"state","do":"end_grace"}"#);
     }
 }

@@ -1,10 +1,12 @@
 //! Reports of a running service: metrics over HTTP, and the control socket.
 
 use crate::config::keys::{Key, path};
+use crate::control::nfs4::{HeldList, Nfs4ClientStatus, StateAction, StateStatus};
 use crate::control::socket::{self, Control};
 use crate::listen;
 use crate::metrics::{self, Metrics};
 use anyhow::{Context, anyhow};
+use printing::json;
 use prometheus::proto::MetricFamily;
 use std::io;
 use std::net::SocketAddr;
@@ -50,6 +52,9 @@ impl ReportPlaces {
     }
 }
 
+/// Error of a service that keeps no state of clients.
+const NO_STATE: &str = "this is a gateway: the state of NFSv4 clients is with the server";
+
 /// A running service, as the control socket and metrics show it.
 pub(crate) trait Tells: Send + Sync + 'static {
     /// The first address that it listens at, which names the control socket.
@@ -63,6 +68,27 @@ pub(crate) trait Tells: Send + Sync + 'static {
 
     /// Its connections, as one line of JSON.
     fn clients(&self) -> serde_json::Result<String>;
+
+    /// Its clients of NFS version 4, as one line of JSON: none of a service that keeps no state of them.
+    fn nfs4_clients(&self) -> serde_json::Result<String> {
+        json::line(&Vec::<Nfs4ClientStatus>::new())
+    }
+
+    /// Opens and locks of these, of one or of all, as one line of JSON.
+    fn held(&self, _client: Option<&str>) -> serde_json::Result<String> {
+        json::line(&HeldList {
+            error: Some(NO_STATE.to_owned()),
+            ..HeldList::default()
+        })
+    }
+
+    /// The state of clients of NFS version 4 in numbers, as one line of JSON, after something was done with it.
+    fn state(&self, _action: Option<&StateAction>) -> serde_json::Result<String> {
+        json::line(&StateStatus {
+            error: Some(NO_STATE.to_owned()),
+            ..StateStatus::default()
+        })
+    }
 
     /// Every metric, with its values of this moment.
     fn metrics(&self) -> Vec<MetricFamily>;

@@ -2,6 +2,7 @@
 
 mod advice;
 mod allowed;
+pub mod announcement;
 pub mod check;
 mod clients4;
 pub mod configuration;
@@ -10,6 +11,7 @@ pub mod exports;
 mod file;
 pub mod live_exports;
 pub mod local_users;
+pub mod mount_commands;
 mod mount_server;
 mod mounts;
 pub mod observed;
@@ -18,6 +20,7 @@ pub mod plan;
 mod running;
 pub mod settings;
 mod state;
+mod state_report;
 mod tcp_server;
 mod users;
 

@@ -183,11 +183,15 @@ impl ExportCounters {
 
     /// Counts an executed operation.
     pub(crate) fn count(&self, slot: Slot, program: u32, procedure: u32, tally: Tally) {
+        self.count_as(slot, OperationClass::of(program, procedure), tally);
+    }
+
+    /// Counts an executed operation of this class.
+    pub(crate) fn count_as(&self, slot: Slot, class: OperationClass, tally: Tally) {
         let Some(sharded) = self.slots[usize::from(slot.0)].get() else {
             return;
         };
         let counters = &sharded[metrics::shard()];
-        let class = OperationClass::of(program, procedure);
         counters.operations[class as usize].fetch_add(1, Relaxed);
         if let Some(failure) = tally.failure {
             counters.errors[failure as usize].fetch_add(1, Relaxed);

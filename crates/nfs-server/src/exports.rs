@@ -62,6 +62,33 @@ pub(crate) struct List {
     pseudo: Arc<PseudoTree>,
 }
 
+/// A list of exports before it was replaced.
+#[derive(Clone)]
+pub struct ExportsBefore(Arc<List>);
+
+impl ExportsBefore {
+    /// Returns the numbers of exports whose file systems are in use no more: they are in the list no longer, nor as one whose file
+    /// system is missing, or have another one.
+    pub(crate) fn gone_in(&self, now: &List) -> Vec<u32> {
+        let before = self.0.exports.iter();
+        let gone = before.filter(|export| {
+            let mut present = now.exports.iter();
+            match present.find(|other| other.id == export.id) {
+                Some(other) => !Arc::ptr_eq(&other.fs, &export.fs),
+                None => now.absent.iter().all(|other| other.id != export.id),
+            }
+        });
+        gone.map(|export| export.id).collect()
+    }
+}
+
+impl std::fmt::Debug for ExportsBefore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.0.exports.iter().map(|export| &export.name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
 /// An export whose file system is missing.
 #[derive(Clone)]
 struct Absent {
@@ -232,6 +259,11 @@ impl Exports {
             .any(|options| options.for_client(address).is_some())
     }
 
+    /// Returns the list as it is, to compare that with a later one.
+    pub fn before(&self) -> ExportsBefore {
+        ExportsBefore(self.all())
+    }
+
     pub(crate) fn counters(&self) -> &Arc<ExportCounters> {
         &self.inner.counters
     }
@@ -332,6 +364,32 @@ impl List {
         present.chain(absent.map(|export| (&*export.name, export.id, &export.options)))
     }
 
+    /// Returns the numbers of an export and of what is mounted below it.
+    pub(crate) fn numbers_of(&self, name: &str) -> Vec<u32> {
+        let roots = self.exports.iter().filter(|export| export.above.is_none());
+        let root = roots.clone().find(|export| export.name == name);
+        let Some(root) = root else {
+            return Vec::new();
+        };
+        let is_within = |export: &&Export| {
+            // The nearest export with a path of its own.
+            let above = roots
+                .clone()
+                .filter(|root| below(export.name.as_bytes(), root.name.as_bytes()).is_some());
+            let nearest = above.max_by_key(|root| root.name.len());
+            nearest.is_some_and(|nearest| nearest.id == root.id)
+        };
+        let within = self.exports.iter().filter(is_within);
+        within.map(|export| export.id).collect()
+    }
+
+    /// Returns the name of the export with a number.
+    pub(crate) fn name_of(&self, number: u32) -> Option<&str> {
+        let mut exports = self.exports.iter();
+        let export = exports.find(|export| export.id == number);
+        export.map(|export| &*export.name)
+    }
+
     /// Returns the directories above the exports, as NFSv4 shows them.
     pub(crate) fn pseudo(&self) -> &PseudoTree {
         &self.pseudo
@@ -417,6 +475,11 @@ fn id_of(name: &str) -> u32 {
 impl Export {
     pub(crate) fn id(&self) -> u32 {
         self.id
+    }
+
+    /// Returns the place of its counters.
+    pub(crate) fn slot(&self) -> Slot {
+        self.slot
     }
 
     /// Whether it is in the list itself, and not mounted below another.

@@ -11,6 +11,8 @@ mod file_id;
 mod held;
 mod name;
 mod outcome;
+mod ranges;
+mod xattr;
 
 pub use acl::{Acl, AclEntry, AclWho, Acls, SetAcl, SetAcls};
 pub use attributes::{
@@ -23,15 +25,20 @@ pub use held::{ByteRange, HeldFile, LocalLock, LockFile, LockMode, OpenAccess};
 pub use name::{MAX_NAME, Name, Step};
 pub(crate) use outcome::{Change, Failed};
 pub use outcome::{Changed, Deferred, Linked, Outcome, Renamed, Seen, Then};
+pub use ranges::{Content, Reserve, Sought};
+pub use xattr::{
+    MAX_XATTR_NAME, MAX_XATTR_NAMES, MAX_XATTR_VALUE, SetXattr, XattrName, XattrNames,
+};
 
 use crate::permission;
 use bytes::Bytes;
 use oncrpc::xdr;
 use oncrpc::xdr::Gather;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 bitflags::bitflags! {
-    /// Rights of a caller on a file (RFC 1813 §3.3.4; the values are those on the wire).
+    /// Rights of a caller on a file (RFC 1813 §3.3.4, RFC 8276 §8.5; the values are those on the wire).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Access: u32 {
         /// Read data or a directory.
@@ -46,7 +53,20 @@ bitflags::bitflags! {
         const DELETE = 0x10;
         /// Execute a file.
         const EXECUTE = 0x20;
+        /// Read extended attributes.
+        const XATTR_READ = 0x40;
+        /// Set and remove extended attributes.
+        const XATTR_WRITE = 0x80;
+        /// List extended attributes.
+        const XATTR_LIST = 0x100;
     }
+}
+
+impl Access {
+    /// Rights on extended attributes, which files and directories have.
+    pub(crate) const XATTRS: Self = Self::XATTR_READ
+        .union(Self::XATTR_WRITE)
+        .union(Self::XATTR_LIST);
 }
 
 /// A file that was looked up or created, with its attributes.
@@ -257,6 +277,10 @@ pub struct Abilities {
     pub case_insensitive: bool,
     /// Whether files have access control lists ([`FileSystem::acls`]).
     pub lists: bool,
+    /// Whether files and directories have extended attributes ([`FileSystem::xattr`]).
+    pub xattrs: bool,
+    /// Block of which ranges that share data are multiples, in bytes, if there are any ([`FileSystem::clone_range`]).
+    pub clone_block: Option<NonZeroU32>,
     /// Relation of the values of [`Attributes::change`] of a file.
     pub change: ChangeKind,
 }
@@ -270,6 +294,8 @@ impl Default for Abilities {
             max_name: 255,
             case_insensitive: false,
             lists: false,
+            xattrs: false,
+            clone_block: None,
             change: ChangeKind::Undefined,
         }
     }
@@ -477,6 +503,110 @@ pub trait FileSystem: Send + Sync {
     fn set_acls(&self, who: &Identity, file: FileId, set: SetAcls) -> Outcome<Seen<()>> {
         let _ = (who, file, set);
         Outcome::Ready(Seen::failed(Error::NotSupported))
+    }
+
+    /// Returns the value of an extended attribute, of at most [`MAX_XATTR_VALUE`] bytes. By default not supported.
+    ///
+    /// Regular files and directories have extended attributes; for others each operation on them is [`Error::Invalid`].
+    fn xattr(&self, who: &Identity, file: FileId, name: XattrName<'_>) -> Outcome<Seen<Bytes>> {
+        let _ = (who, file, name);
+        Outcome::Ready(Seen::failed(Error::NotSupported))
+    }
+
+    /// Sets an extended attribute. By default not supported.
+    fn set_xattr(
+        &self,
+        who: &Identity,
+        file: FileId,
+        name: XattrName<'_>,
+        value: Bytes,
+        how: SetXattr,
+    ) -> Outcome<Changed<()>> {
+        let _ = (who, file, name, value, how);
+        Outcome::Ready(Changed::failed(Error::NotSupported))
+    }
+
+    /// Returns the names of the extended attributes of a file, in any order, of at most [`MAX_XATTR_NAMES`] bytes. By default not
+    /// supported.
+    fn xattrs(&self, who: &Identity, file: FileId) -> Outcome<Seen<XattrNames>> {
+        let _ = (who, file);
+        Outcome::Ready(Seen::failed(Error::NotSupported))
+    }
+
+    /// Removes an extended attribute. By default not supported.
+    fn remove_xattr(
+        &self,
+        who: &Identity,
+        file: FileId,
+        name: XattrName<'_>,
+    ) -> Outcome<Changed<()>> {
+        let _ = (who, file, name);
+        Outcome::Ready(Changed::failed(Error::NotSupported))
+    }
+
+    /// Reserves space for a range of a regular file, or gives it back. By default not supported.
+    fn reserve(
+        &self,
+        who: &Identity,
+        file: FileId,
+        (offset, len): (u64, u64),
+        what: Reserve,
+    ) -> Outcome<Changed<()>> {
+        let _ = (who, file, offset, len, what);
+        Outcome::Ready(Changed::failed(Error::NotSupported))
+    }
+
+    /// Copies up to `len` bytes, at least one, from an offset of a regular file to one of another, and extends that if needed. All
+    /// bytes to copy are before the end of the first. Returns how many were copied; they are not durable yet. By default not
+    /// supported.
+    fn copy(
+        &self,
+        who: &Identity,
+        from: (FileId, u64),
+        to: (FileId, u64),
+        len: u64,
+    ) -> Outcome<Changed<u64>> {
+        let _ = (who, from, to, len);
+        Outcome::Ready(Changed::failed(Error::NotSupported))
+    }
+
+    /// Makes a range of a regular file share the data of another range, of the same file or another one, at once
+    /// ([`Abilities::clone_block`]). By default not supported.
+    fn clone_range(
+        &self,
+        who: &Identity,
+        from: (FileId, u64),
+        to: (FileId, u64),
+        len: u64,
+    ) -> Outcome<Changed<()>> {
+        let _ = (who, from, to, len);
+        Outcome::Ready(Changed::failed(Error::NotSupported))
+    }
+
+    /// Finds the first data or hole of a regular file from an offset on, which is before the end of the file. By default all is
+    /// data.
+    fn seek(
+        &self,
+        who: &Identity,
+        file: FileId,
+        offset: u64,
+        content: Content,
+    ) -> Outcome<Seen<Sought>> {
+        // The caller has to be one who may read.
+        self.read(who, file, offset, 0).map(move |seen| {
+            let Some(attributes) = seen.attributes else {
+                return Seen::failed(seen.result.err().unwrap_or(Error::NotSupported));
+            };
+            let found = match (offset < attributes.size, content) {
+                (false, _) => Err(Error::PastEnd),
+                (true, Content::Data) => Ok(Sought::of(Some(offset), attributes.size)),
+                (true, Content::Hole) => Ok(Sought::of(None, attributes.size)),
+            };
+            Seen {
+                attributes: Some(attributes),
+                result: seen.result.and(found),
+            }
+        })
     }
 }
 

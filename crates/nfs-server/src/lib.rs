@@ -67,7 +67,7 @@ mod user_groups;
 pub use access_list::{AccessList, Network, NetworkError};
 pub use client_options::{ANONYMOUS, Anonymous, ClientOptions, ClientRule, ExportOptions, Squash};
 pub use export_metrics::{ExportStats, MAX_COUNTED_EXPORTS, OperationClass};
-pub use exports::{ExportError, Exports};
+pub use exports::{ExportError, Exports, ExportsBefore};
 pub use fs::FileSystem;
 pub use handle::{HandleKey, KeyError};
 pub use localfs::{Changes, Handles, INLINE_WRITE, LocalFs, LocalFsOptions, OpenError};
@@ -77,6 +77,9 @@ pub use metrics::{
 };
 pub use mount3::Mount3;
 pub use nfs3::{DuplicateRequestStats, MAX_READ, MAX_WRITE, Nfs3, NfsAcl3};
-pub use nfs4::{Nfs4, Nfs4Settings, Nfs4State, Nfs4StateError, Nfs4Upkeep};
+pub use nfs4::{
+    ClientStage, ClientView, HeldState, HeldStates, LockKind, Nfs4, Nfs4Limits, Nfs4Settings,
+    Nfs4State, Nfs4StateError, Nfs4Status, Nfs4Upkeep, StateKind, Usage, owner_name,
+};
 pub use state_dir::{default_state_dir, exports_state};
 pub use user_groups::{SystemUsers, UserDatabase, UserEntry, UserGroups};

@@ -64,7 +64,7 @@
 //! `INLINE_WRITE_IN_MEMORY` bytes; while the table has no files, files are also created, renamed
 //! within a directory, synced and, if small, removed without a job. On an unknown file system, such
 //! as FUSE or a network file system, even the attributes of an open file may wait: there everything
-//! is a job.
+//! is a job. So are access control lists, extended attributes and holes on all but file systems in memory.
 
 mod durability;
 mod group_commit;
@@ -85,13 +85,15 @@ mod posix_acl;
 mod read_write;
 mod rights;
 mod sys;
+mod user_xattr;
 mod volume;
 mod write_verifier;
 
 use crate::fs::{
-    Abilities, Access, Acls, Attributes, Changed, DirBudget, DirFrom, DirPage, Error, FileId,
-    FileSystem, Found, HeldFile, Identity, Linked, Make, Name, OpenAccess, Outcome, ReadOut,
-    Renamed, Seen, SetAcls, SetAttributes, Space, Stability, Step, Time, WriteOut,
+    Abilities, Access, Acls, Attributes, Changed, Content, DirBudget, DirFrom, DirPage, Error,
+    FileId, FileSystem, Found, HeldFile, Identity, Linked, Make, Name, OpenAccess, Outcome,
+    ReadOut, Renamed, Reserve, Seen, SetAcls, SetAttributes, SetXattr, Sought, Space, Stability,
+    Step, Time, WriteOut, XattrName, XattrNames,
 };
 use crate::permission;
 use bytes::Bytes;
@@ -103,13 +105,16 @@ pub use open::OpenError;
 use open::Opening;
 use open_files::sweeper::EndSweeper;
 pub use operations::data::INLINE_WRITE;
-use operations::{acl, attributes, data, entries, held, listing, make, root};
+use operations::{
+    acl, attributes, copies, data, entries, held, listing, make, ranges, root, xattrs,
+};
 pub use options::{Changes, Handles, LocalFsOptions};
 use rustix::fd::AsFd;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use sys::{Pace, Stop};
+use user_xattr::KernelName;
 use volume::Volume;
 
 /// Longest symbolic link text, in bytes, that file systems keep in the inode, so that reading it
@@ -403,16 +408,115 @@ impl FileSystem for LocalFs {
     }
 
     fn acls(&self, file: FileId) -> Outcome<Seen<Acls>> {
-        // Access control lists may have to be read from a disk.
-        match self.layers.volume.memory {
-            true => self.run(file, move |layers, pace| acl::acls(layers, file, pace)),
-            false => self.slow(file, move |layers| acl::acls(layers, file, Pace::Patient)),
-        }
+        self.run_unless_on_disk(file, move |layers, pace| acl::acls(layers, file, pace))
     }
 
     fn set_acls(&self, who: &Identity, file: FileId, set: SetAcls) -> Outcome<Seen<()>> {
         let who = who.clone();
         self.slow(file, move |layers| acl::set_acls(layers, &who, file, &set))
+    }
+
+    fn xattr(&self, who: &Identity, file: FileId, name: XattrName<'_>) -> Outcome<Seen<Bytes>> {
+        let (who, name) = (who.clone(), KernelName::of(name));
+        self.run_unless_on_disk(file, move |layers, pace| {
+            xattrs::xattr(layers, &who, file, &name, pace)
+        })
+    }
+
+    fn set_xattr(
+        &self,
+        who: &Identity,
+        file: FileId,
+        name: XattrName<'_>,
+        value: Bytes,
+        how: SetXattr,
+    ) -> Outcome<Changed<()>> {
+        let (who, name) = (who.clone(), KernelName::of(name));
+        self.change_durably(file, move |layers, pending| {
+            xattrs::set_xattr(layers, &who, file, (&name, &value), how, pending)
+        })
+    }
+
+    fn xattrs(&self, who: &Identity, file: FileId) -> Outcome<Seen<XattrNames>> {
+        let who = who.clone();
+        self.run_unless_on_disk(file, move |layers, pace| {
+            xattrs::xattrs(layers, &who, file, pace)
+        })
+    }
+
+    fn remove_xattr(
+        &self,
+        who: &Identity,
+        file: FileId,
+        name: XattrName<'_>,
+    ) -> Outcome<Changed<()>> {
+        let (who, name) = (who.clone(), KernelName::of(name));
+        self.change_durably(file, move |layers, pending| {
+            xattrs::remove_xattr(layers, &who, file, &name, pending)
+        })
+    }
+
+    fn reserve(
+        &self,
+        who: &Identity,
+        file: FileId,
+        range: (u64, u64),
+        what: Reserve,
+    ) -> Outcome<Changed<()>> {
+        let who = who.clone();
+        self.change_durably(file, move |layers, pending| {
+            ranges::reserve(layers, &who, file, range, what, pending)
+        })
+    }
+
+    fn copy(
+        &self,
+        who: &Identity,
+        from: (FileId, u64),
+        to: (FileId, u64),
+        len: u64,
+    ) -> Outcome<Changed<u64>> {
+        let who = who.clone();
+        self.slow(to.0, move |layers| {
+            let _work = layers.jobs.begin(from.0)?;
+            copies::copy(layers, &who, from, to, len)
+        })
+    }
+
+    fn clone_range(
+        &self,
+        who: &Identity,
+        from: (FileId, u64),
+        to: (FileId, u64),
+        len: u64,
+    ) -> Outcome<Changed<()>> {
+        let who = who.clone();
+        self.change_durably(to.0, move |layers, pending| {
+            let _work = match from.0 == to.0 {
+                true => None,
+                false => Some(layers.jobs.begin(from.0)?),
+            };
+            copies::clone_range(layers, &who, from, to, len, pending)
+        })
+    }
+
+    fn seek(
+        &self,
+        who: &Identity,
+        file: FileId,
+        offset: u64,
+        content: Content,
+    ) -> Outcome<Seen<Sought>> {
+        let who = who.clone();
+        // The kernel waits for other calls that change the file, which may be those of local users.
+        match self.layers.volume.changes_at_once() {
+            true => self.run(file, move |layers, pace| {
+                ranges::seek(layers, &who, file, offset, content, pace)
+            }),
+            false => self.slow(file, move |layers| {
+                ranges::seek(layers, &who, file, offset, content, Pace::Patient)
+            }),
+        }
     }
 }
 

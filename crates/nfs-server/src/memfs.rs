@@ -8,12 +8,13 @@ mod change;
 mod content;
 mod directory;
 mod tree;
+mod xattrs;
 
 use crate::fs::{
-    Abilities, Access, Attributes, ChangeKind, Changed, DirBudget, DirFrom, DirPage, Error, Failed,
-    FileId, FileSystem, Found, HeldFile, Identity, Linked, LockFile, Make, Name, OpenAccess,
-    Outcome, ReadOut, Renamed, Seen, SetAttributes, Space, Stability, Step, Time, Unheld, Wcc,
-    WriteOut, fresh_verifier,
+    Abilities, Access, Attributes, ChangeKind, Changed, Content, DirBudget, DirFrom, DirPage,
+    Error, Failed, FileId, FileKind, FileSystem, Found, HeldFile, Identity, Linked, LockFile, Make,
+    Name, OpenAccess, Outcome, ReadOut, Renamed, Reserve, Seen, SetAttributes, SetXattr, Sought,
+    Space, Stability, Step, Time, Unheld, Wcc, WriteOut, XattrName, XattrNames, fresh_verifier,
 };
 use crate::permission::{self, EXECUTE, READ, WRITE};
 use bytes::Bytes;
@@ -132,6 +133,37 @@ impl MemFs {
         })
     }
 
+    /// Has a range of a file share the data of another.
+    fn share(
+        &self,
+        who: &Identity,
+        (from, from_offset): (FileId, u64),
+        (to, to_offset): (FileId, u64),
+        len: u64,
+    ) -> Changed<()> {
+        let from = self.number(from);
+        self.change(to, |tree, number, before| {
+            let source = tree.get(from?)?;
+            let content = source.content()?;
+            permission::check_read(who, &source.attributes(from?))?;
+            permission::check_regular(before.kind)?;
+            permission::check_write(who, before)?;
+            let end = to_offset.checked_add(len);
+            if end.is_none_or(|end| end > MAX_FILE) {
+                return Err(Error::TooLarge);
+            }
+            let data = content.pieces_of(from_offset, len)?;
+            let growth = data
+                .iter()
+                .map(|(_, piece)| piece.len() as u64 + 2 * content::PIECE);
+            tree.resize(number, growth.sum::<u64>() + content::PIECE, |content| {
+                content.replace(to_offset, len, data);
+            })?;
+            tree.get_mut(number)?.touch_data();
+            Ok(())
+        })
+    }
+
     /// Runs a change of `file`; returns its attributes before and after with the result.
     fn change<T>(
         &self,
@@ -177,6 +209,14 @@ impl Drop for Held {
     }
 }
 
+/// Checks that a file is of a kind that has extended attributes, as on Linux.
+fn check_xattrs(kind: FileKind) -> Result<(), Error> {
+    match kind {
+        FileKind::Regular | FileKind::Directory => Ok(()),
+        _ => Err(Error::Invalid),
+    }
+}
+
 fn wcc(tree: &Tree, number: u64, before: &Attributes) -> Wcc {
     Wcc {
         before: Some(before.before()),
@@ -199,6 +239,8 @@ impl FileSystem for MemFs {
             case_insensitive: tree.names().fold_case,
             change: ChangeKind::Increasing,
             lists: false,
+            xattrs: true,
+            clone_block: Some(NonZeroU32::MIN),
         }
     }
 
@@ -491,5 +533,116 @@ impl FileSystem for MemFs {
 
     fn space(&self, file: FileId) -> Outcome<Seen<Space>> {
         self.see(file, |tree, _, _, _| Ok(tree.space()))
+    }
+
+    fn xattr(&self, who: &Identity, file: FileId, name: XattrName<'_>) -> Outcome<Seen<Bytes>> {
+        self.see(file, |_, _, inode, attributes| {
+            check_xattrs(attributes.kind)?;
+            permission::check(who, attributes, READ)?;
+            inode.xattrs.get(name).ok_or(Error::NoXattr)
+        })
+    }
+
+    fn set_xattr(
+        &self,
+        who: &Identity,
+        file: FileId,
+        name: XattrName<'_>,
+        value: Bytes,
+        how: SetXattr,
+    ) -> Outcome<Changed<()>> {
+        Outcome::Ready(self.change(file, |tree, number, before| {
+            check_xattrs(before.kind)?;
+            permission::check(who, before, WRITE)?;
+            tree.set_xattr(number, name, value, how)
+        }))
+    }
+
+    fn xattrs(&self, who: &Identity, file: FileId) -> Outcome<Seen<XattrNames>> {
+        self.see(file, |_, _, inode, attributes| {
+            check_xattrs(attributes.kind)?;
+            permission::check(who, attributes, READ)?;
+            Ok(inode.xattrs.names())
+        })
+    }
+
+    fn remove_xattr(
+        &self,
+        who: &Identity,
+        file: FileId,
+        name: XattrName<'_>,
+    ) -> Outcome<Changed<()>> {
+        Outcome::Ready(self.change(file, |tree, number, before| {
+            check_xattrs(before.kind)?;
+            permission::check(who, before, WRITE)?;
+            tree.remove_xattr(number, name)
+        }))
+    }
+
+    /// Space is not reserved: pieces that are written later need bookkeeping of their own.
+    fn reserve(
+        &self,
+        who: &Identity,
+        file: FileId,
+        (offset, len): (u64, u64),
+        what: Reserve,
+    ) -> Outcome<Changed<()>> {
+        Outcome::Ready(self.change(file, |tree, number, before| {
+            permission::check_regular(before.kind)?;
+            permission::check_write(who, before)?;
+            if what == Reserve::Space {
+                return Err(Error::NotSupported);
+            }
+            let end = offset.checked_add(len);
+            let end = end.filter(|&end| end <= MAX_FILE).ok_or(Error::TooLarge)?;
+            tree.resize(number, content::PIECE, |content| content.punch(offset, end))?;
+            tree.get_mut(number)?.touch_data();
+            Ok(())
+        }))
+    }
+
+    fn copy(
+        &self,
+        who: &Identity,
+        from: (FileId, u64),
+        to: (FileId, u64),
+        len: u64,
+    ) -> Outcome<Changed<u64>> {
+        let done = self.share(who, from, to, len);
+        Outcome::Ready(Changed {
+            wcc: done.wcc,
+            result: done.result.map(|()| len),
+        })
+    }
+
+    fn clone_range(
+        &self,
+        who: &Identity,
+        from: (FileId, u64),
+        to: (FileId, u64),
+        len: u64,
+    ) -> Outcome<Changed<()>> {
+        Outcome::Ready(self.share(who, from, to, len))
+    }
+
+    fn seek(
+        &self,
+        who: &Identity,
+        file: FileId,
+        offset: u64,
+        content: Content,
+    ) -> Outcome<Seen<Sought>> {
+        self.see(file, |_, _, inode, attributes| {
+            let data = inode.content()?;
+            permission::check_read(who, attributes)?;
+            if offset >= data.size() {
+                return Err(Error::PastEnd);
+            }
+            let found = match content {
+                Content::Data => data.next_data(offset),
+                Content::Hole => Some(data.next_hole(offset)),
+            };
+            Ok(Sought::of(found, data.size()))
+        })
     }
 }

@@ -28,7 +28,7 @@ const PROCEDURES: usize = Procedure::Commit as usize + 1;
 /// Statistics of a program, by procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramStats {
-    /// Name of the program: `nfs`, `mount` or `nfsacl`.
+    /// Name of the program: `nfs`, `nfs4`, `mount` or `nfsacl`.
     pub program: &'static str,
     /// Every procedure of the program, in the order of their numbers.
     pub procedures: Vec<ProcedureStats>,
@@ -37,7 +37,7 @@ pub struct ProgramStats {
 /// Statistics of one procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcedureStats {
-    /// Name of the procedure, for NFS and MOUNT as in RFC 1813 §3.3 and §5.2.
+    /// Name of the procedure, for NFS and MOUNT as in RFC 1813 §3.3 and §5.2, or of the operation of NFS version 4.
     pub name: &'static str,
     /// Calls that were answered.
     pub calls: u64,
@@ -76,11 +76,15 @@ pub enum ErrorClass {
     /// RPC failed: arguments could not be decoded, a credential was refused, or a reply had no
     /// room.
     Rpc,
+    /// A lock or an open of others is in the way.
+    Locked,
+    /// The client, its session or its state is not known, or ends.
+    State,
 }
 
 impl ErrorClass {
     /// All classes.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::NotFound,
         Self::Stale,
         Self::Denied,
@@ -90,6 +94,8 @@ impl ErrorClass {
         Self::Invalid,
         Self::Server,
         Self::Rpc,
+        Self::Locked,
+        Self::State,
     ];
 
     /// Returns the name in lower case with underscores.
@@ -104,6 +110,8 @@ impl ErrorClass {
             Self::Invalid => "invalid",
             Self::Server => "server",
             Self::Rpc => "rpc",
+            Self::Locked => "locked",
+            Self::State => "state",
         }
     }
 
@@ -196,7 +204,7 @@ pub(crate) struct Counted {
 #[derive(Clone)]
 pub(crate) struct Metrics<const N: usize> {
     of: Counted,
-    shards: Arc<[Shard<N>; SHARDS]>,
+    shards: Arc<[Shard<N>]>,
 }
 
 /// Counters of NFS.
@@ -308,7 +316,7 @@ impl<const N: usize> Metrics<N> {
         };
         Self {
             of,
-            shards: Arc::new(std::array::from_fn(shard)),
+            shards: (0..SHARDS).map(shard).collect(),
         }
     }
 
@@ -363,6 +371,22 @@ impl<const N: usize> Metrics<N> {
         };
         counters.count(self.failure_of(number, reply));
         counters.took(made.elapsed(), 1);
+    }
+
+    /// Counts an operation of a call when its result is there.
+    pub(crate) fn operation(
+        &self,
+        number: u32,
+        failure: Option<ErrorClass>,
+        sample: Option<Sample>,
+    ) {
+        let Some(counters) = self.counters(number) else {
+            return;
+        };
+        counters.count(failure);
+        if let Some(Sample { came, calls }) = sample {
+            counters.took(came.elapsed(), calls.into());
+        }
     }
 
     /// Returns this thread's counters of a procedure, if the procedure exists.

@@ -375,7 +375,10 @@ fn status(error: Error) -> MountStatus {
         | Error::NotSync
         | Error::BadCookie
         | Error::BadType
-        | Error::Busy => MountStatus::ServerFault,
+        | Error::Busy
+        | Error::NoXattr
+        | Error::XattrTooLarge
+        | Error::PastEnd => MountStatus::ServerFault,
     }
 }
 

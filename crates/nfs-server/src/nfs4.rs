@@ -5,10 +5,13 @@
 //! (`current.rs`). State of clients is in [`Nfs4State`], which several programs may share.
 
 mod acl;
+mod administration;
 mod attributes;
 mod callbacks;
 mod compound;
 mod convert;
+mod copies;
+mod counting;
 mod current;
 mod data;
 mod listing;
@@ -17,20 +20,30 @@ mod names;
 mod objects;
 mod opening;
 mod operate;
+mod owner_name;
 mod owners;
+mod ranges;
 mod records;
 mod sessions;
 mod state;
+mod xattrs;
 
-pub use state::{Nfs4Settings, Nfs4State, Nfs4StateError, Nfs4Upkeep};
+pub use administration::{HeldState, HeldStates};
+pub use nfs4_state::limits::Limits as Nfs4Limits;
+pub use nfs4_state::lock::LockKind;
+pub use nfs4_state::{ClientStage, ClientView, StateKind, Usage};
+pub use owner_name::owner_name;
+pub use state::{Nfs4Settings, Nfs4State, Nfs4StateError, Nfs4Status, Nfs4Upkeep};
 
-use crate::exports::Exports;
+use crate::exports::{Exports, ExportsBefore};
 use crate::fs::Time;
 use crate::in_flight::InFlight;
+use crate::metrics::ProgramStats;
 use crate::user_groups::UserGroups;
 use attributes::ServerValues;
 use buffer::Pool;
-use nfs_proto::v4::Procedure;
+use counting::OperationMetrics;
+use nfs_proto::v4::{ClientId, Procedure};
 use nfs_proto::{NFS_PROGRAM, NFS_V4};
 use oncrpc::{Answer, Call, ConnectionId, Program};
 use rpc_serving::backchannels::Backchannels;
@@ -54,6 +67,7 @@ struct Inner {
     state: Nfs4State,
     in_flight: InFlight,
     values: ServerValues,
+    metrics: OperationMetrics,
     /// When the directories above the exports came to be.
     started: Time,
 }
@@ -73,6 +87,7 @@ impl Nfs4 {
                 state,
                 in_flight: InFlight::new(MAX_IN_FLIGHT),
                 values,
+                metrics: counting::metrics(),
                 started: Time::now(),
             }),
             users: UserGroups::default(),
@@ -99,6 +114,37 @@ impl Nfs4 {
     fn can_call(&self, connection: ConnectionId) -> bool {
         let all = self.backchannels.as_ref();
         all.is_some_and(|all| all.get(connection).is_some())
+    }
+
+    /// Returns the statistics of the operations.
+    pub fn stats(&self) -> ProgramStats {
+        self.inner.metrics.stats()
+    }
+
+    /// Returns opens and owners of locks, of one client or of all: at most so many.
+    pub fn held_states(&self, client: Option<ClientId>, max: usize) -> HeldStates {
+        administration::held_states(&self.inner.exports, &self.inner.state, client, max)
+    }
+
+    /// Revokes all opens and locks in an export, with what is mounted below it, and closes their files soon after, so that its file
+    /// system can be unmounted. The export stays: clients may open files again. Returns the number of states that now are revoked;
+    /// `None` without an export of this name.
+    pub fn release_export(&self, name: &str) -> Option<usize> {
+        let numbers = self.inner.exports.all().numbers_of(name);
+        match numbers.is_empty() {
+            true => None,
+            false => Some(self.inner.state.revoke(|export| numbers.contains(&export))),
+        }
+    }
+
+    /// Revokes all opens and locks in file systems that were exported and are no more, and closes their files soon after. Returns the
+    /// number of states that now are revoked.
+    pub fn exports_replaced(&self, before: &ExportsBefore) -> usize {
+        let gone = before.gone_in(&self.inner.exports.all());
+        match gone.is_empty() {
+            true => 0,
+            false => self.inner.state.revoke(|export| gone.contains(&export)),
+        }
     }
 
     /// Returns the state of the clients.

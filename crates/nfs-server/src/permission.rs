@@ -187,11 +187,15 @@ pub(crate) fn access<E>(
         (Access::LOOKUP, EXECUTE),
         (Access::MODIFY | Access::EXTEND, WRITE),
         (Access::DELETE, WRITE | EXECUTE),
+        (Access::XATTR_READ | Access::XATTR_LIST, READ),
+        (Access::XATTR_WRITE, WRITE),
     ];
     let of_files = [
         (Access::READ, READ),
         (Access::MODIFY | Access::EXTEND, WRITE),
         (Access::EXECUTE, EXECUTE),
+        (Access::XATTR_READ | Access::XATTR_LIST, READ),
+        (Access::XATTR_WRITE, WRITE),
     ];
     let rights: &[_] = if is_directory {
         &of_directories

@@ -204,6 +204,11 @@ impl<P: Clone + Eq> Clients<P> {
         self.clients.len()
     }
 
+    /// Returns all client ids.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ClientId> {
+        self.clients.keys().copied()
+    }
+
     /// Finds a client id, in whatever stage.
     pub(crate) fn get(&self, id: ClientId) -> Option<&Client<P>> {
         self.clients.get(&id)

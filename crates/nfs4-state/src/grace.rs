@@ -113,6 +113,11 @@ impl<P: Eq> Grace<P> {
         (self.stage == Stage::Reclaiming).then_some(self.until)
     }
 
+    /// Returns the number of clients that have not completed their reclaims.
+    pub(crate) fn awaited(&self) -> usize {
+        self.awaited.len()
+    }
+
     /// Notes that a client reclaims: it gets the time for its next reclaim, until the period has twice its length.
     pub(crate) fn reclaims(&mut self, now: Instant) {
         let next = (now + BETWEEN_RECLAIMS).min(self.latest);

@@ -141,6 +141,7 @@ mod address;
 mod client;
 #[cfg(doc)]
 pub mod design;
+mod event;
 mod grace;
 mod lease;
 pub mod limits;
@@ -153,10 +154,12 @@ mod tests;
 
 pub use address::AddressKey;
 pub use client::{ExchangeCall, Exchanged};
+pub use event::{ClientEnd, Event, GraceEnd, Limit};
 pub use grace::{Recorded, Ticket};
 pub use server::{
-    CallbackPath, Completed, Config, CreateCall, Demand, LockError, LockRequest, OpenRequest,
-    Request, SequenceCall, Sequenced, Server, Usage,
+    CallbackPath, ClientStage, ClientView, Completed, Config, CreateCall, Demand, GraceView,
+    Listing, LockError, LockRequest, MAX_LISTED_CONNECTIONS, MAX_LISTED_LOCKS, OpenRequest,
+    Request, Revoked, SequenceCall, Sequenced, Server, StateKind, StateView, StatesPage, Usage,
 };
 pub use session::{
     CallbackCredential, CallbackResult, CallbackSlot, ChannelLimits, ConnectionId, RequestDigest,

@@ -1,10 +1,12 @@
 //! The state of a server: client ids and sessions. Files are in [`files`], leases and the grace period in [`time`].
 
 mod files;
+mod listing;
 mod time;
 
 use crate::Random;
 use crate::client::{Client, Clients, Creation, Decision, ExchangeCall, Exchanged, Stage};
+use crate::event::{ClientEnd, Event, Events, Limit};
 use crate::grace::{Grace, Recorded, Ticket};
 use crate::lease::Leases;
 use crate::limits::Limits;
@@ -26,6 +28,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use files::{LockError, LockRequest, OpenRequest};
+pub use listing::{
+    ClientStage, ClientView, GraceView, Listing, MAX_LISTED_CONNECTIONS, MAX_LISTED_LOCKS, Revoked,
+    StateKind, StateView, StatesPage,
+};
 
 /// Bytes of the reply to a SEQUENCE alone: header of RPC, status, tag, number of results, result.
 const SEQUENCE_REPLY: u32 = 24 + 4 + 4 + 4 + 8 + 36;
@@ -207,6 +213,7 @@ pub struct Server<P, F> {
     leases: Leases,
     grace: Grace<P>,
     demands: VecDeque<Demand<P, F>>,
+    events: Events,
 }
 
 impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
@@ -235,6 +242,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             leases: Leases::default(),
             grace: Grace::new(now, config.grace, recorded),
             demands: VecDeque::new(),
+            events: Events::default(),
         }
     }
 
@@ -252,6 +260,16 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// Takes something that is to be done.
     pub fn poll_demand(&mut self) -> Option<Demand<P, F>> {
         self.demands.pop_front()
+    }
+
+    /// Returns lists of what there is.
+    pub fn listing(&self) -> Listing<'_, P, F> {
+        Listing(self)
+    }
+
+    /// Takes an event of which an administrator may want to hear.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop()
     }
 
     /// Executes EXCHANGE_ID (RFC 8881 §18.35).
@@ -282,6 +300,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             Ok(Decision::Known(known)) => return Ok(known),
             Ok(Decision::New { forgets, gives_up }) => (forgets, gives_up),
             Err(Status::Delay) => {
+                self.events.push(Event::LimitReached(Limit::Clients));
                 self.relieve(now);
                 return Err(Status::Delay);
             }
@@ -292,7 +311,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             self.clients.remove(client);
         }
         if let Some(client) = gives_up {
-            self.leave(now, client);
+            self.leave(now, client, Some(ClientEnd::Replaced));
         }
         let exchanged = self.clients.insert(now, random, call);
         self.leases
@@ -349,6 +368,9 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             back: session.back,
         });
         client.end_create(args.sequence, reply);
+        if reply == Err(Status::NoSpace) {
+            self.events.push(Event::LimitReached(Limit::Sessions));
+        }
         reply?;
         renew(client, &mut self.leases, now, self.config.lease);
         if client.is_confirmed() {
@@ -529,7 +551,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         let is_in_use = self.states.has_any(client) || self.sessions.of(client).next().is_some();
         match is_in_use {
             true if !has_expired => return Err(Status::ClientIdBusy),
-            true => self.leave(now, client),
+            true => self.leave(now, client, None),
             false => self.purge(now, client),
         }
         Ok(())
@@ -574,7 +596,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     }
 
     /// Returns the slot of a callback. If the client executed it, its lease is renewed (RFC 8881 §20.9.3). If that is not known, the
-    /// server has lost its place in the back channel, as by [`set_backchannel_fault`](Self::set_backchannel_fault).
+    /// server has lost its place in the back channel, and the client makes a new session (SEQ4_STATUS_BACKCHANNEL_FAULT).
     ///
     /// # Errors
     ///
@@ -632,17 +654,6 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     ) -> Result<(), Status> {
         let session = self.sessions.get_mut(session)?;
         session.callbacks.credential = CallbackCredential::of(security);
-        Ok(())
-    }
-
-    /// Notes that the server has lost its place in the back channel of a session: the client then makes a new
-    /// session (SEQ4_STATUS_BACKCHANNEL_FAULT).
-    ///
-    /// # Errors
-    ///
-    /// `BadSession`: there is no such session.
-    pub fn set_backchannel_fault(&mut self, session: SessionId) -> Result<(), Status> {
-        self.sessions.get_mut(session)?.is_faulty = true;
         Ok(())
     }
 

@@ -109,6 +109,16 @@ impl Session {
         self.slots.is_in_progress(slot)
     }
 
+    /// Returns the connections that are bound.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.connections.iter().map(|binding| binding.connection)
+    }
+
+    /// Returns the number of slots that the client may use.
+    pub(crate) fn active_slots(&self) -> usize {
+        self.slots.active() as usize
+    }
+
     pub(crate) fn is_bound(&self, connection: ConnectionId) -> bool {
         let mut bindings = self.connections.iter();
         bindings.any(|binding| binding.connection == connection)

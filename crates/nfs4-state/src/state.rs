@@ -1,5 +1,6 @@
 //! Opens with their share reservations, owners of locks in opens, and the state ids of both (RFC 8881 §8.2, §9).
 
+mod listing;
 mod locking;
 mod opening;
 
@@ -14,6 +15,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+pub(crate) use listing::{Page, UsageOfClient};
 pub use locking::{Denied, Locker};
 pub(crate) use locking::{LockCall, LockRefusal};
 pub(crate) use opening::OpenCall;
@@ -113,6 +115,8 @@ struct OfClient {
     states: Vec<u32>,
     open_owners: HashMap<Arc<[u8]>, u32>,
     lock_owners: HashMap<Arc<[u8]>, u32>,
+    opens: usize,
+    locks: usize,
     waiting: usize,
     revoked: usize,
 }
@@ -300,6 +304,7 @@ impl<F: Clone + Eq + Hash> States<F> {
         let of_client = self.clients.get_mut(&client);
         let of_client = of_client.expect("a client with an owner has an entry");
         let at_client = of_client.states.len();
+        of_client.opens += usize::from(matches!(kind, Kind::Open(_)));
         let at = self.entries.insert(Entry {
             tag: tag(random),
             seqid: 1,
@@ -326,6 +331,7 @@ impl<F: Clone + Eq + Hash> States<F> {
         if entry.is_revoked {
             of_client.revoked -= 1;
         } else {
+            of_client.opens -= usize::from(matches!(entry.kind, Kind::Open(_)));
             self.released.push((entry.file, id));
         }
         if let Some(moved) = moved {
@@ -340,7 +346,10 @@ impl<F: Clone + Eq + Hash> States<F> {
         let entry = &mut self.entries[at as usize];
         entry.is_revoked = true;
         let (client, file) = (entry.client, entry.file.clone());
-        self.client_mut(client).revoked += 1;
+        let is_open = matches!(entry.kind, Kind::Open(_));
+        let of_client = self.client_mut(client);
+        of_client.revoked += 1;
+        of_client.opens -= usize::from(is_open);
         self.released.push((file, id));
     }
 
@@ -365,6 +374,8 @@ impl<F: Clone + Eq + Hash> States<F> {
                 states: Vec::new(),
                 open_owners: HashMap::new(),
                 lock_owners: HashMap::new(),
+                opens: 0,
+                locks: 0,
                 waiting: 0,
                 revoked: 0,
             }

@@ -3,6 +3,7 @@
 mod clients;
 mod files;
 mod grace;
+mod listing;
 mod model;
 mod sessions;
 

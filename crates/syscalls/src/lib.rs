@@ -22,6 +22,8 @@
 #[cfg(target_os = "linux")]
 mod access;
 #[cfg(target_os = "linux")]
+mod clone_range;
+#[cfg(target_os = "linux")]
 mod file_handle;
 mod heap;
 #[cfg(target_os = "linux")]
@@ -35,6 +37,8 @@ mod write_error;
 
 #[cfg(target_os = "linux")]
 pub use access::check_access;
+#[cfg(target_os = "linux")]
+pub use clone_range::clone_range;
 #[cfg(target_os = "linux")]
 pub use file_handle::FileHandle;
 pub use heap::return_free_memory;

@@ -32,6 +32,7 @@ use crate::rmdir::{self, RmdirArgs};
 use crate::serve::{self, ServeArgs};
 use crate::session::NOT_UTF8;
 use crate::stat::{self, StatArgs};
+use crate::state::{self, StateArgs};
 use crate::stats::{self, StatsArgs};
 use crate::touch::{self, TouchArgs};
 use crate::version;
@@ -81,6 +82,7 @@ enum Command {
     Gateway(GatewayArgs),
     Stats(StatsArgs),
     Clients(ClientsArgs),
+    State(StateArgs),
     Ls(LsArgs),
     Cat(CatArgs),
     Get(GetArgs),
@@ -172,6 +174,7 @@ impl Cli {
             Command::Gateway(args) => gateway::run(args).await,
             Command::Stats(args) => stats::run(&args).await,
             Command::Clients(args) => clients::run(&args).await,
+            Command::State(args) => state::run(&args).await,
             Command::Ls(args) => ls::run(&args).await,
             Command::Cat(args) => cat::run(&args).await,
             Command::Get(args) => get::run(&args).await,

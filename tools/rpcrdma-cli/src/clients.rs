@@ -1,29 +1,34 @@
-//! `rpcrdma clients`: shows the connections of a running server.
+//! `rpcrdma clients`: shows the connections of a running server, and its NFSv4 clients.
 
 use crate::control_args::{self, ControlArgs};
 use crate::failure::Ended;
 use crate::output;
 use crate::show::{Units, size_in};
 use crate::stats::rows::number;
+use anyhow::bail;
 use clap::Args;
 use nfs_client::printable;
 use printing::json;
 use printing::table::Columns;
 use printing::units;
 use rpcrdma_daemon::control::asking;
+use rpcrdma_daemon::control::nfs4::{self, HeldList};
 use rpcrdma_daemon::control::{ClientStatus, Request, Status};
+use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 use unicode_width::UnicodeWidthStr;
 
-/// Show the connections of the servers and gateways on this machine
+/// Show the connections and NFSv4 clients of the servers and gateways on this machine
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   rpcrdma clients
       of each server and gateway
   rpcrdma clients -l
       all columns, in long lines
+  rpcrdma clients --locks
+      which files NFSv4 clients have open and locked
   rpcrdma clients --json \\
     --socket /run/rpcrdma/control-0.0.0.0:20049.sock
 
@@ -35,6 +40,10 @@ With -l, `over` names the RDMA device, `listen` is that address, chunks were rea
 client by RDMA, and `again` counts retransmitted calls, which are not executed twice. Of a client over TCP, only calls and bytes \
 (under inline) are counted; the age of one of a gateway begins with its first call.
 
+NFSv4 clients stand below the connections: `renewed` is the time since their last call, `reclaims` a client that has come back \
+after a restart of the server, `courtesy` one that has not been heard of for its lease, whose locks go when others want them. \
+With --json, --nfs4 and --locks print these.
+
 Only the user who runs the server, and root, can query it.")]
 pub(crate) struct ClientsArgs {
     /// Show all columns, with exact numbers, in lines of any length
@@ -44,6 +53,18 @@ pub(crate) struct ClientsArgs {
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
+
+    /// Show NFSv4 clients alone
+    #[arg(long, conflicts_with_all = ["long", "locks"])]
+    nfs4: bool,
+
+    /// Show which files NFSv4 clients have open and locked: up to 10,000 opens and owners of locks
+    #[arg(long, conflicts_with = "long")]
+    locks: bool,
+
+    /// With --locks: those of one client, named by its id or its name
+    #[arg(long, value_name = "CLIENT", requires = "locks")]
+    of: Option<String>,
 
     #[command(flatten)]
     control: ControlArgs,
@@ -61,6 +82,14 @@ enum Form {
 }
 
 impl ClientsArgs {
+    fn about(&self) -> About {
+        match (self.nfs4, self.locks) {
+            (true, _) => About::Nfs4,
+            (false, true) => About::Locks(self.of.clone()),
+            (false, false) => About::Connections,
+        }
+    }
+
     fn form(&self) -> Form {
         match (self.long, self.json) {
             (_, true) => Form::Json,
@@ -74,14 +103,20 @@ impl ClientsArgs {
 pub(crate) async fn run(args: &ClientsArgs) -> anyhow::Result<Ended> {
     let sockets = args.control.sockets().await?;
     if let [socket] = &sockets[..] {
-        let (_, clients) = asking::ask::<Vec<ClientStatus>>(socket, Request::Clients).await?;
-        print(&shown(&clients, args.form())?)?;
+        let text = match args.about() {
+            About::Connections => {
+                let clients: Vec<ClientStatus> = asking::ask(socket, Request::Clients).await?.1;
+                shown(&clients, args.form())? + &with_nfs4(socket, args.form()).await?
+            }
+            about => about.text(socket, args.json).await?,
+        };
+        print(&text)?;
         return Ok(Ended::Well);
     }
     let mut ended = Ended::Well;
     let mut between = "";
     for socket in &sockets {
-        match of_one(socket, args.form()).await {
+        match of_one(socket, args).await {
             Ok(text) => {
                 print(between)?;
                 print(&text)?;
@@ -94,11 +129,21 @@ pub(crate) async fn run(args: &ClientsArgs) -> anyhow::Result<Ended> {
 }
 
 /// The clients of one of several, with what they are clients of.
-async fn of_one(socket: &Path, form: Form) -> anyhow::Result<String> {
+async fn of_one(socket: &Path, args: &ClientsArgs) -> anyhow::Result<String> {
+    let form = args.form();
     let (_, status) = asking::ask::<Status>(socket, Request::Stats).await?;
+    match (args.about(), form) {
+        (About::Connections, _) => {}
+        (about, Form::Json) => return about.text(socket, true).await,
+        (about, _) => {
+            let text = about.text(socket, false).await?;
+            return Ok(control_args::heading(&status, socket) + &text);
+        }
+    }
     let (_, mut clients) = asking::ask::<Vec<ClientStatus>>(socket, Request::Clients).await?;
     if form != Form::Json {
-        return Ok(control_args::heading(&status, socket) + &shown(&clients, form)?);
+        let heading = control_args::heading(&status, socket);
+        return Ok(heading + &shown(&clients, form)? + &with_nfs4(socket, form).await?);
     }
     if let Status::Server(server) = &status {
         for client in &mut clients {
@@ -109,22 +154,70 @@ async fn of_one(socket: &Path, form: Form) -> anyhow::Result<String> {
     shown(&clients, form)
 }
 
+/// Subject of the output.
+enum About {
+    Connections,
+    Nfs4,
+    /// Opens and locks, of one client or of all.
+    Locks(Option<String>),
+}
+
+impl About {
+    /// NFSv4 clients, or their opens and locks.
+    async fn text(self, socket: &Path, json: bool) -> anyhow::Result<String> {
+        let client = match self {
+            Self::Locks(client) => client,
+            Self::Connections | Self::Nfs4 => {
+                let (_, clients) = asking::ask::<Vec<_>>(socket, Request::Nfs4Clients).await?;
+                return match json {
+                    true => lines(&clients),
+                    false if clients.is_empty() => Ok("no NFSv4 clients\n".to_owned()),
+                    false => Ok(nfs4::describe_clients(&clients)),
+                };
+            }
+        };
+        let (_, list) = asking::ask::<HeldList>(socket, Request::Held { client }).await?;
+        match (&list.error, json) {
+            (Some(error), _) => bail!("{error}"),
+            (None, true) => lines(&list.held),
+            (None, false) => Ok(nfs4::describe_held(&list)),
+        }
+    }
+}
+
+/// NFSv4 clients below the connections, in text.
+async fn with_nfs4(socket: &Path, form: Form) -> anyhow::Result<String> {
+    if form == Form::Json {
+        return Ok(String::new());
+    }
+    let (_, clients) = asking::ask::<Vec<_>>(socket, Request::Nfs4Clients).await?;
+    let text = nfs4::describe_clients(&clients);
+    Ok(match text.is_empty() {
+        true => text,
+        false => format!("\n{text}"),
+    })
+}
+
+/// A line of JSON for each.
+fn lines<T: Serialize>(all: &[T]) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for one in all {
+        text += &json::line(one)?;
+        text.push('\n');
+    }
+    Ok(text)
+}
+
 fn print(text: &str) -> io::Result<()> {
     output::stdout().write_all(text.as_bytes())
 }
 
 fn shown(clients: &[ClientStatus], form: Form) -> anyhow::Result<String> {
     match form {
-        Form::Short => return Ok(short(clients)),
-        Form::Long => return Ok(table(clients)),
-        Form::Json => {}
+        Form::Short => Ok(short(clients)),
+        Form::Long => Ok(table(clients)),
+        Form::Json => lines(clients),
     }
-    let mut text = String::new();
-    for client in clients {
-        text += &json::line(client)?;
-        text.push('\n');
-    }
-    Ok(text)
 }
 
 /// Columns of an address: IPv4, with a port.

@@ -42,6 +42,18 @@ impl OneControlArgs {
         Self { socket }
     }
 
+    /// The control socket of the server.
+    ///
+    /// # Errors
+    ///
+    /// If there is no server, or more than one.
+    pub(crate) async fn socket(&self) -> anyhow::Result<PathBuf> {
+        match &self.socket {
+            Some(path) => Ok(path.clone()),
+            None => Ok(asking::one(None).await?.0),
+        }
+    }
+
     /// Asks the server for its statistics.
     ///
     /// # Errors

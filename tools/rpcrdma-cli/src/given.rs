@@ -48,7 +48,7 @@ mod tests {
     const OF_SERVERS: [&str; 3] = ["listen", "mount-port", "rpcbind"];
 
     /// A value of each option with a value, which is not the one by default.
-    const VALUES: [(&str, &str); 20] = [
+    const VALUES: [(&str, &str); 21] = [
         ("listen", "192.0.2.1:7"),
         ("tcp", "7"),
         ("mount-port", "7"),
@@ -57,6 +57,7 @@ mod tests {
         ("state-dir", "/x"),
         ("threads", "3"),
         ("max-connections", "5"),
+        ("lease", "20s"),
         ("idle-timeout", "7s"),
         ("call-timeout", "8s"),
         ("metrics", "9100"),

@@ -60,6 +60,7 @@ mod session;
 mod shell_patterns;
 mod show;
 mod stat;
+mod state;
 mod stats;
 mod times;
 mod touch;

@@ -64,6 +64,16 @@ pub async fn all() -> anyhow::Result<Vec<PathBuf>> {
 ///
 /// If there is no server, or more than one, or it does not answer.
 pub async fn stats_of_one(socket: Option<&Path>) -> anyhow::Result<Status> {
+    Ok(one(socket).await?.1)
+}
+
+/// The control socket of the server that has this one, or of the only server on this machine, with its statistics. Without a
+/// server, it is that of a gateway.
+///
+/// # Errors
+///
+/// If there is no server, or more than one, or it does not answer.
+pub async fn one(socket: Option<&Path>) -> anyhow::Result<(PathBuf, Status)> {
     let paths = match socket {
         Some(path) => vec![path.to_owned()],
         None => all().await?,
@@ -86,7 +96,7 @@ pub async fn stats_of_one(socket: Option<&Path>) -> anyhow::Result<Status> {
         );
     }
     let found = asked.iter().position(|asked| is_server(&asked));
-    Ok(asked.swap_remove(found.unwrap_or(0)).1)
+    Ok(asked.swap_remove(found.unwrap_or(0)))
 }
 
 /// Asks the server with this control socket. Returns the reply as JSON, and parsed.

@@ -125,6 +125,9 @@ async fn answer(mut stream: UnixStream, observed: &dyn Tells) -> io::Result<()> 
     let mut reply = match serde_json::from_slice(&line) {
         Ok(Request::Stats) => observed.stats(),
         Ok(Request::Clients) => observed.clients(),
+        Ok(Request::Nfs4Clients) => observed.nfs4_clients(),
+        Ok(Request::Held { client }) => observed.held(client.as_deref()),
+        Ok(Request::State { action }) => observed.state(action.as_ref()),
         Err(error) => json::line(&serde_json::json!({ "error": error.to_string() })),
     }?;
     reply.push('\n');

@@ -5,7 +5,7 @@
 use crate::control::ListenerStatus;
 use crate::reloads::Reloads;
 use crate::server::observed::Snapshot;
-use nfs_server::{ExportStats, LatencyHistogram};
+use nfs_server::{ExportStats, LatencyHistogram, Nfs4Status};
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
@@ -23,6 +23,7 @@ pub(crate) fn families(now: &Snapshot) -> Vec<MetricFamily> {
     all.process(now);
     all.nfs(now);
     all.exports(now);
+    all.nfs4(now);
     all.duplicate_requests(now);
     all.connections(now);
     all.clients(now);
@@ -216,7 +217,7 @@ impl Families {
         let calls: Vec<_> = calls.map(|(label, p)| (&label[..], p.calls)).collect();
         self.counters(
             "nfs_calls_total",
-            "Calls of NFS, NFSACL and MOUNT that were answered, by procedure.",
+            "Calls of NFS version 3, NFSACL and MOUNT, and operations of NFS version 4 (nfs4), that were answered, by procedure.",
             &calls,
         );
         let errors: Vec<_> = labels
@@ -289,6 +290,69 @@ impl Families {
             "export_bytes_total",
             "Bytes of file data that were read and written, by export.",
             &values(&bytes),
+        );
+    }
+
+    /// State of clients of NFS version 4.
+    fn nfs4(&mut self, now: &Snapshot) {
+        let Nfs4Status { usage, limits, .. } = now.nfs4;
+        let gauges = [
+            (
+                "nfs4_clients",
+                "Clients of NFS version 4.",
+                usage.clients,
+                limits.clients,
+            ),
+            (
+                "nfs4_sessions",
+                "Sessions of NFS version 4.",
+                usage.sessions,
+                limits.sessions,
+            ),
+            (
+                "nfs4_opens",
+                "Opens of NFS version 4, and owners of locks in them.",
+                usage.states,
+                limits.states,
+            ),
+            (
+                "nfs4_locks",
+                "Locks of byte ranges.",
+                usage.locks,
+                limits.locks,
+            ),
+            (
+                "nfs4_lock_waiters",
+                "Owners that wait for locks of byte ranges.",
+                usage.waiters,
+                limits.waiters,
+            ),
+        ];
+        for (name, help, value, _) in &gauges {
+            self.gauges(name, help, &[(&[], *value as f64)]);
+        }
+        let labels = gauges.map(|(name, _, _, limit)| {
+            let what = name.trim_start_matches("nfs4_");
+            ([("what", what)], limit as f64)
+        });
+        let limits: Vec<_> = labels
+            .iter()
+            .map(|(label, value)| (&label[..], *value))
+            .collect();
+        self.gauges(
+            "nfs4_limit",
+            "How many of these there may be: of what an address has, at most as much as it leaves free.",
+            &limits,
+        );
+        self.gauges(
+            "nfs4_grace",
+            "1 while new opens and locks wait, as clients reclaim those that they had before the server was restarted.",
+            &[(&[], f64::from(u8::from(now.nfs4.is_in_grace)))],
+        );
+        self.gauges(
+            "nfs4_clients_awaited",
+            "Clients that have not reclaimed yet what they had before the server was restarted.",
+            &[(&[], now.nfs4.awaited as f64)],
         );
     }
 

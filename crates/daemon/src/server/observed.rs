@@ -2,6 +2,8 @@
 
 use super::live_exports::{AbsentExports, LiveExports};
 use super::plan::{ClientPlan, Plan};
+use super::state_report::Administered4;
+use crate::control::nfs4::StateAction;
 use crate::control::shown;
 use crate::control::{
     ClientStatus, ConnectionCounts, DuplicateRequests, ExportStatus, ListenerStatus,
@@ -12,11 +14,13 @@ use crate::metrics::families::families;
 use crate::reloads::Reloads;
 use crate::reports::Tells;
 use nfs_server::{
-    DuplicateRequestStats, ExportStats, Mount3, Nfs3, NfsAcl3, ProcedureStats, ProgramStats, Squash,
+    DuplicateRequestStats, ExportStats, Mount3, Nfs3, Nfs4Status, NfsAcl3, ProcedureStats,
+    ProgramStats, Squash,
 };
 use printing::json;
 use prometheus::proto::MetricFamily;
 use rpcrdma::{ConnectionState, ConnectionStats, ServerMonitor, ServerStats};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -27,6 +31,7 @@ pub struct Observed {
     /// Of TCP without RDMA, if that is served.
     tcp: Option<oncrpc_tcp::ServerMonitor>,
     programs: CountedPrograms,
+    pub(super) nfs4: Administered4,
     listening: Listening,
     /// Addresses of MOUNT, and the name of the sockets of the service manager that it uses, if it uses any.
     mount: (Vec<SocketAddr>, Option<&'static str>),
@@ -51,6 +56,18 @@ impl Tells for Observed {
 
     fn clients(&self) -> serde_json::Result<String> {
         json::line(&self.clients())
+    }
+
+    fn nfs4_clients(&self) -> serde_json::Result<String> {
+        json::line(&self.nfs4.clients(&self.peers()))
+    }
+
+    fn held(&self, client: Option<&str>) -> serde_json::Result<String> {
+        json::line(&self.nfs4.held(client))
+    }
+
+    fn state(&self, action: Option<&StateAction>) -> serde_json::Result<String> {
+        json::line(&self.nfs4.state(action))
     }
 
     fn metrics(&self) -> Vec<MetricFamily> {
@@ -78,7 +95,8 @@ pub(crate) struct Snapshot {
     pub(crate) connections: Vec<ConnectionStats>,
     pub(crate) tcp: oncrpc_tcp::ServerStats,
     pub(crate) tcp_connections: Vec<oncrpc_tcp::ConnectionStats>,
-    pub(crate) programs: [ProgramStats; 3],
+    pub(crate) programs: [ProgramStats; 4],
+    pub(crate) nfs4: Nfs4Status,
     pub(crate) export_stats: Vec<ExportStats>,
     pub(crate) duplicates: DuplicateRequestStats,
     pub(crate) open_files: usize,
@@ -102,7 +120,7 @@ impl Observed {
     /// A server that listens there, and for MOUNT at the other addresses, with sockets of this name of the service manager.
     pub(super) fn new(
         (monitor, tcp): (ServerMonitor, Option<oncrpc_tcp::ServerMonitor>),
-        programs: CountedPrograms,
+        (programs, nfs4): (CountedPrograms, Administered4),
         listening: Listening,
         mount: (Vec<SocketAddr>, Option<&'static str>),
     ) -> Self {
@@ -110,6 +128,7 @@ impl Observed {
             monitor,
             tcp,
             programs,
+            nfs4,
             listening,
             mount,
             metrics: OnceLock::new(),
@@ -221,9 +240,11 @@ impl Observed {
             tcp_connections: self.tcp_connections(),
             programs: [
                 self.programs.nfs.stats(),
+                self.nfs4.nfs.stats(),
                 self.programs.acl.stats(),
                 self.programs.mount.stats(),
             ],
+            nfs4: self.nfs4.status(),
             export_stats: self.programs.nfs.export_stats(),
             duplicates: self.programs.nfs.duplicate_requests(),
             open_files: self.programs.nfs.open_files(),
@@ -290,6 +311,16 @@ impl Observed {
     fn tcp_connections(&self) -> Vec<oncrpc_tcp::ConnectionStats> {
         let tcp = self.tcp.as_ref();
         tcp.map(|tcp| tcp.connections()).unwrap_or_default()
+    }
+
+    /// Addresses of clients by the numbers of their connections.
+    fn peers(&self) -> HashMap<u64, SocketAddr> {
+        let over_rdma = self.monitor.connections().into_iter();
+        let over_rdma = over_rdma.filter_map(|now| Some((now.id?.number(), now.peer)));
+        let over_tcp = self.tcp_connections().into_iter();
+        over_rdma
+            .chain(over_tcp.map(|now| (now.id.number(), now.peer)))
+            .collect()
     }
 
     /// Its connections, for the control socket, with the address that each has come to, as a URL, if there are several.

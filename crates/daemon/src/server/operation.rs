@@ -10,7 +10,7 @@ use crate::heap;
 use crate::signals::{Signals, refresh};
 use crate::systemd;
 use nfs_client::printable;
-use nfs_server::Mount3;
+use nfs_server::{ExportsBefore, Mount3};
 use std::future::pending;
 use std::time::Instant;
 
@@ -106,6 +106,7 @@ impl Operation<'_> {
         };
         let file = file.display();
         systemd::reloading();
+        let before = self.exports.exports.before();
         let replaced = match self.configuration.reread() {
             Ok((mut read, changed)) => {
                 let exports = std::mem::take(&mut read.exports);
@@ -119,6 +120,7 @@ impl Operation<'_> {
                 self.observed.record_reload(Ok(()));
                 self.observed.set_exports(self.exports);
                 tracing::info!(target: "serve", %file, "exports read again: {replaced}");
+                self.release_gone(before);
                 advice::warn(
                     self.exports.plans(),
                     self.exports.addresses(),
@@ -143,9 +145,23 @@ impl Operation<'_> {
 
     /// Serves the directories that are there now.
     async fn look_again(&mut self) {
+        let before = self.exports.exports.before();
         self.exports.look_again().await;
         self.observed.set_exports(self.exports);
+        self.release_gone(before);
         systemd::status(&self.status());
+    }
+
+    /// Revokes what NFSv4 clients hold in file systems that are exported no more, so that these can be unmounted.
+    fn release_gone(&self, before: ExportsBefore) {
+        let revoked = self.observed.nfs4.nfs.exports_replaced(&before);
+        if revoked > 0 {
+            tracing::info!(
+                target: "serve",
+                revoked,
+                "opens and locks of NFSv4 clients are revoked, as their files are exported no more"
+            );
+        }
     }
 
     /// The exports, and the error of the last reload, in a line.

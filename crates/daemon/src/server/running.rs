@@ -9,6 +9,7 @@ use super::mount_server::MountServer;
 use super::observed::{CountedPrograms, Observed};
 use super::plan::Plan;
 use super::state;
+use super::state_report::Administered4;
 use super::tcp_server::{TcpServer, Terms};
 use super::users;
 use crate::capacity::Capacity;
@@ -134,7 +135,7 @@ impl RunningServer {
         config.connections = Some(connections.clone());
         let backchannels = Backchannels::default();
         config.backchannels = Some(backchannels.clone());
-        let clients = clients4::open(state_dir.as_deref(), options.lease)?;
+        let (clients, records) = clients4::open(state_dir.as_deref(), options.lease)?;
         let callbacks = clients.callbacks(backchannels.clone(), &exports);
         let callbacks = AbortOnDrop(tokio::spawn(callbacks));
         let programs = programs(&exports, options.trust, pool.clone(), connections);
@@ -144,7 +145,7 @@ impl RunningServer {
         let service = Programs::new()
             .with(programs.acl.clone())
             .with(programs.nfs.clone())
-            .with(nfs4)
+            .with(nfs4.clone())
             .with(programs.mount.clone());
         let service: Arc<dyn Service> = Arc::new(service);
         let of_tcp = (Terms::from(&config), pool);
@@ -191,7 +192,13 @@ impl RunningServer {
                 server.monitor(),
                 tcp.as_ref().map(|tcp| tcp.monitor.clone()),
             ),
-            programs,
+            (
+                programs,
+                Administered4 {
+                    nfs: nfs4,
+                    records: records.clone(),
+                },
+            ),
             listening.clone(),
             (mount.addrs.clone(), mount_socket),
         );
@@ -210,7 +217,8 @@ impl RunningServer {
         };
         Ok(Self {
             users: users::describe(live.plans(), for_callers, &options.trust),
-            state: state::describe(state_dir.as_deref()) + &live.describe_handles(),
+            state: state::describe(state_dir.as_deref(), records.is_some())
+                + &live.describe_handles(),
             limits,
             server,
             exports: live,

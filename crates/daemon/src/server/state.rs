@@ -63,10 +63,17 @@ pub(super) fn without_state(why: &str) -> String {
     )
 }
 
-/// The directory of the state, in words.
-pub(super) fn describe(dir: Option<&Path>) -> String {
-    match dir {
-        Some(dir) => format!("{} (file handles survive a restart)", dir.display()),
-        None => "none: file handles are lost at exit (--state-dir)".to_owned(),
+/// The directory of the state, and whether records of clients are there, in words.
+pub(super) fn describe(dir: Option<&Path>, has_records: bool) -> String {
+    match (dir, has_records) {
+        (Some(dir), true) => format!(
+            "{} (file handles and locks survive a restart; records of NFSv4 clients are in nfs4)",
+            dir.display()
+        ),
+        (Some(dir), false) => format!(
+            "{} (file handles survive a restart; locks of NFSv4 clients do not, as another server uses it)",
+            dir.display()
+        ),
+        (None, _) => "none: file handles and locks are lost at exit (--state-dir)".to_owned(),
     }
 }

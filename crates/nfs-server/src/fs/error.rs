@@ -52,6 +52,12 @@ pub enum Error {
     BadType,
     #[error("not possible now; try again later")]
     Busy,
+    #[error("no such extended attribute")]
+    NoXattr,
+    #[error("larger than an extended attribute can be")]
+    XattrTooLarge,
+    #[error("behind the end of the file")]
+    PastEnd,
 }
 
 impl From<Errno> for Error {

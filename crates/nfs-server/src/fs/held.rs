@@ -1,6 +1,7 @@
 //! Files that clients keep open, and locks on them (NFSv4 OPEN and LOCK).
 
 use super::{Error, Outcome};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 bitflags::bitflags! {
@@ -57,6 +58,11 @@ pub trait HeldFile: Send + Sync {
     /// Opens the file once more for an owner of locks: locks of different owners exclude each other. The owner also locks by it what it
     /// locks through other opens, with other access: so it is open for reading and writing where the server can have that.
     fn open_for_locks(&self) -> Outcome<Result<Arc<dyn LockFile>, Error>>;
+
+    /// Returns the path of the file on this machine, for an administrator, if it is known without waiting. It may be another one soon.
+    fn path(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// A file that is open for one owner of locks. Its locks end when it is dropped, which may wait for a disk.

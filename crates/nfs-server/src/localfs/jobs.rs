@@ -50,6 +50,19 @@ impl LocalFs {
         }
     }
 
+    /// Runs an operation that may have to read a disk, and cannot be tried without: at once on a file system in memory, otherwise
+    /// as a job.
+    pub(super) fn run_unless_on_disk<T: Failed + 'static>(
+        &self,
+        file: FileId,
+        op: impl Fn(&Layers, Pace) -> Try<T> + Send + 'static,
+    ) -> Outcome<T> {
+        match self.layers.volume.memory {
+            true => self.run(file, op),
+            false => self.slow(file, move |layers| op(layers, Pace::Patient)),
+        }
+    }
+
     /// Runs a change: at once if the file system is in memory and other users cannot reach it,
     /// otherwise as a job. An attempt with [`Pace::Quick`] that would have to wait must not have
     /// changed anything.

@@ -4,14 +4,14 @@ use super::open_files::node::Node;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Directories that a change leaves to be synced, so that the syncs can be shared with other calls.
+/// Directories and files that a change leaves to be synced, so that the syncs can be shared with other calls.
 #[derive(Default)]
 pub(super) struct PendingSyncs(SmallVec<[Arc<Node>; 2]>);
 
 impl PendingSyncs {
-    /// Adds a directory whose names have to be durable.
-    pub(super) fn push(&mut self, dir: &Arc<Node>) {
-        self.0.push(Arc::clone(dir));
+    /// Adds a directory whose names have to be durable, or a file or directory whose attributes have to.
+    pub(super) fn push(&mut self, node: &Arc<Node>) {
+        self.0.push(Arc::clone(node));
     }
 
     /// Removes the last directory.

@@ -1,5 +1,6 @@
 //! The data of a sparse file: the pieces that were written, by offset.
 
+use crate::fs::Error;
 use bytes::Bytes;
 use oncrpc::xdr;
 use oncrpc::xdr::Gather;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 const BY_REFERENCE: usize = 16 << 10;
 
 /// Bookkeeping of a piece, in bytes.
-const PIECE: u64 = 64;
+pub(super) const PIECE: u64 = 64;
 
 /// Zeroes that reads of holes return.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
@@ -98,6 +99,62 @@ impl Content {
             self.cut(size, self.size);
         }
         self.size = size;
+    }
+
+    /// Makes a hole from `start` to `end`, or to the end of the file if that is before. It adds at most one piece.
+    pub(super) fn punch(&mut self, start: u64, end: u64) {
+        let end = end.min(self.size);
+        if start < end {
+            self.cut(start, end);
+        }
+    }
+
+    /// Returns the pieces of a range before the end of the file, with their offsets in it.
+    pub(super) fn pieces_of(&self, offset: u64, len: u64) -> Result<Vec<(u64, Bytes)>, Error> {
+        let end = offset.checked_add(len).filter(|&end| end <= self.size);
+        let end = end.ok_or(Error::Invalid)?;
+        let first = self.pieces.range(..=offset).next_back();
+        let first = first.map_or(offset, |(start, _)| *start);
+        let pieces = self.pieces.range(first..end).map(|(&start, piece)| {
+            let from = index(offset.saturating_sub(start)).min(piece.len());
+            let to = piece.len().min(index(end - start));
+            (start.max(offset) - offset, piece.slice(from..to))
+        });
+        Ok(pieces.filter(|(_, piece)| !piece.is_empty()).collect())
+    }
+
+    /// Replaces a range by pieces, with their offsets in it, and holes.
+    pub(super) fn replace(&mut self, offset: u64, len: u64, pieces: Vec<(u64, Bytes)>) {
+        self.cut(offset, offset + len);
+        for (at, piece) in pieces {
+            self.put(offset + at, piece);
+        }
+        self.size = self.size.max(offset + len);
+    }
+
+    /// Returns the offset of the first data from `offset` on.
+    pub(super) fn next_data(&self, offset: u64) -> Option<u64> {
+        let before = self.pieces.range(..=offset).next_back();
+        match before {
+            Some((start, piece)) if start + piece.len() as u64 > offset => Some(offset),
+            _ => self.pieces.range(offset..).next().map(|(start, _)| *start),
+        }
+    }
+
+    /// Returns the offset of the first hole from `offset` on, which may be the end of the file.
+    pub(super) fn next_hole(&self, offset: u64) -> u64 {
+        let first = self.pieces.range(..=offset).next_back();
+        let mut at = offset;
+        for (&start, piece) in self
+            .pieces
+            .range(first.map_or(offset, |(start, _)| *start)..)
+        {
+            if start > at {
+                break;
+            }
+            at = at.max(start + piece.len() as u64);
+        }
+        at
     }
 
     /// Inserts a piece into a hole. A small piece is joined to a small one directly before it.
@@ -213,7 +270,7 @@ mod tests {
         #[test]
         fn content_is_what_a_plain_file_would_have(
             steps in proptest::collection::vec(
-                (0u8..4, 0u64..60_000, 0usize..40_000, any::<u8>()), 1..30)
+                (0u8..6, 0u64..60_000, 0usize..40_000, any::<u8>()), 1..30)
         ) {
             let mut content = Content::default();
             let mut plain: Vec<u8> = Vec::new();
@@ -222,6 +279,18 @@ mod tests {
                 if what == 0 {
                     content.truncate(offset);
                     plain.resize(at, 0);
+                } else if what == 5 {
+                    let from = plain.len() / 3;
+                    let len = len.min(plain.len() - from);
+                    let pieces = content.pieces_of(from as u64, len as u64).unwrap();
+                    content.replace(offset, len as u64, pieces);
+                    let copied = plain[from..from + len].to_vec();
+                    plain.resize(plain.len().max(at + len), 0);
+                    plain[at..at + len].copy_from_slice(&copied);
+                } else if what == 4 {
+                    content.punch(offset, offset + len as u64);
+                    let end = plain.len().min(at + len);
+                    plain[at.min(end)..end].fill(0);
                 } else if len > 0 {
                     content.write(offset, one(vec![fill; len]));
                     plain.resize(plain.len().max(at + len), 0);
@@ -232,6 +301,17 @@ mod tests {
                 let read = content.read(from as u64, 50_000).concat();
                 let end = plain.len().min(from + 50_000);
                 prop_assert_eq!(&read[..], plain.get(from..end).unwrap_or(&[]));
+                // What is not data is zero.
+                let hole = content.next_hole(offset);
+                prop_assert!(hole >= offset);
+                if let Some(data) = content.next_data(offset) {
+                    prop_assert!(data >= offset && content.next_hole(data) > data);
+                }
+                if hole == offset && offset < content.size() {
+                    let data = content.next_data(offset).unwrap_or(content.size());
+                    let data = usize::try_from(data).unwrap();
+                    prop_assert!(plain[at..data].iter().all(|&byte| byte == 0));
+                }
                 let held: usize = content.pieces.values().map(Bytes::len).sum();
                 prop_assert_eq!(content.held, held as u64);
             }

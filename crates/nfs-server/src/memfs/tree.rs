@@ -2,7 +2,8 @@
 
 use super::content::Content;
 use super::directory::{Directory, Names};
-use crate::fs::{Attributes, Error, FileKind, Space, Time};
+use super::xattrs::Xattrs;
+use crate::fs::{Attributes, Error, FileKind, SetXattr, Space, Time, XattrName};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -64,6 +65,8 @@ pub(super) struct Inode {
     change: u64,
     /// Number of clients' opens that keep the file when its last name is removed.
     holds: u32,
+    /// Extended attributes.
+    pub(super) xattrs: Xattrs,
     /// Verifier of the exclusive CREATE that created the file, until its times are set.
     pub(super) verifier: Option<[u8; 8]>,
 }
@@ -109,6 +112,7 @@ impl Inode {
             ctime: now,
             change: 0,
             holds: 0,
+            xattrs: Xattrs::default(),
             verifier: None,
         }
     }
@@ -247,6 +251,38 @@ impl Tree {
         Ok(())
     }
 
+    /// Sets an extended attribute of a file, if there is memory for that.
+    pub(super) fn set_xattr(
+        &mut self,
+        number: u64,
+        name: XattrName<'_>,
+        value: Bytes,
+        how: SetXattr,
+    ) -> Result<(), Error> {
+        let (used, limit) = (self.used, self.limit);
+        let inode = self.get_mut(number)?;
+        let of_file = inode.xattrs.check_set(name, &value, how)?;
+        let now = used - inode.xattrs.used() + of_file;
+        if now > used && now > limit {
+            return Err(Error::NoSpace);
+        }
+        inode.xattrs.set(name, value);
+        inode.touch();
+        self.used = now;
+        Ok(())
+    }
+
+    /// Removes an extended attribute of a file.
+    pub(super) fn remove_xattr(&mut self, number: u64, name: XattrName<'_>) -> Result<(), Error> {
+        let inode = self.get_mut(number)?;
+        let before = inode.xattrs.used();
+        inode.xattrs.remove(name)?;
+        inode.touch();
+        let freed = before - inode.xattrs.used();
+        self.used -= freed;
+        Ok(())
+    }
+
     /// Adds a file that is in no directory yet.
     pub(super) fn add(&mut self, dir: u64, name: &[u8], mut inode: Inode) -> Result<u64, Error> {
         let text = match &inode.body {
@@ -327,7 +363,7 @@ impl Tree {
                 Body::Symlink(text) => text.len() as u64,
                 Body::Directory(_) | Body::Special(..) => 0,
             };
-            self.used -= INODE + body;
+            self.used -= INODE + body + gone.xattrs.used();
         }
     }
 

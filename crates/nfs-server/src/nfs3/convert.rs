@@ -31,6 +31,8 @@ pub(super) fn status(error: fs::Error) -> Status {
         fs::Error::NotSupported => Status::NotSupported,
         fs::Error::BadType => Status::BadType,
         fs::Error::Busy => Status::Jukebox,
+        // Version 3 has no operation that fails so.
+        fs::Error::NoXattr | fs::Error::XattrTooLarge | fs::Error::PastEnd => Status::ServerFault,
     }
 }
 

@@ -125,7 +125,8 @@ impl Nfs3 {
             Ok(opened) => opened,
             Err(status) => return refused(status),
         };
-        let mut wanted = fs::Access::from_bits_truncate(args.access.bits());
+        // Version 3 has no extended attributes.
+        let mut wanted = fs::Access::from_bits_truncate(args.access.bits()) - fs::Access::XATTRS;
         if target.options.read_only {
             wanted -= CHANGES;
         }

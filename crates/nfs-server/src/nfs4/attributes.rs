@@ -5,6 +5,7 @@ mod changes;
 mod support;
 #[cfg(test)]
 mod tests;
+mod usual;
 mod values;
 
 pub(super) use changes::{Changes, Purpose, changes};

@@ -1,6 +1,6 @@
 //! Calls to clients: CB_NOTIFY_LOCK (RFC 8881 §20.11), and CB_NULL to check a way (RFC 8881 §19.1).
 //!
-//! What is to be said to clients waits in a queue (`queue.rs`). A task of the program, which has the connections, takes it from
+//! Calls wait in a queue (`queue.rs`). A task of the program, which has the connections, takes it from
 //! there: one call at a time for each client, a bounded number for all, and of that an address has no more than it leaves to
 //! others. So a client that does not answer delays nobody but itself, and not itself for long: its back channel is lost after one
 //! call without a reply.

@@ -9,12 +9,13 @@
 //! and sends the request anew.
 
 use super::Nfs4;
+use super::counting::{self, Counted};
 use super::current::Object;
 use super::state::{Principal, connection_key};
 use crate::client_options::denial;
 use crate::exports::List;
 use crate::fs::Outcome;
-use crate::in_flight::Counted;
+use crate::in_flight::Counted as InFlight;
 use arc_swap::Guard;
 use nfs_proto::v4::session::SequenceArgs;
 use nfs_proto::v4::{
@@ -59,6 +60,8 @@ pub(super) struct Running {
     eligible: SmallVec<[usize; 1]>,
     /// Operations of the COMPOUND that are left.
     pub(super) left: usize,
+    /// Bytes of file data that the operation in execution has moved, and its latency, if it is measured.
+    pub(super) counted: Counted,
 }
 
 /// Progress of an operation.
@@ -216,7 +219,7 @@ struct Compound {
     call: Call,
     place: Place,
     run: Running,
-    _counted: Counted,
+    _place: InFlight,
 }
 
 /// A COMPOUND that waits, or is executed by a thread that may wait. Dropped, it is answered with a failure that the client can
@@ -305,6 +308,7 @@ impl Nfs4 {
             results_at,
             eligible: SmallVec::new(),
             left: operations,
+            counted: Default::default(),
         };
         let first = match first {
             Ok(first) => first,
@@ -383,7 +387,7 @@ impl Nfs4 {
                 call,
                 place,
                 run,
-                _counted: counted,
+                _place: counted,
             })));
             return Answer::Deferred(Box::new(move |respond| suspended.go_on(outcome, respond)));
         }
@@ -402,17 +406,29 @@ impl Nfs4 {
             };
             run.left = args.operations_left();
             run.operation = operation.number();
+            run.counted = Counted::begin();
             let ran = match run.check_room(RESULT, None) {
                 // What only reads is measured when it is there.
                 Err(status) if changes_something(run.operation) => Err(status),
                 Err(_) | Ok(()) => self.operate(run, operation),
             };
-            if let Some(outcome) = settle(run, ran) {
+            if let Some(outcome) = settle(self, run, ran) {
                 *place = args.place();
                 return Some(outcome);
             }
         }
         None
+    }
+
+    /// Counts an operation whose result is there.
+    fn count(&self, operation: Operation, run: &mut Running) {
+        let counted = std::mem::take(&mut run.counted);
+        let inner = &self.inner;
+        let of_export = counting::count(&inner.metrics, operation, run.reply.status(), counted);
+        if let (Some((class, tally)), Some(Object::File(at))) = (of_export, run.current) {
+            let slot = run.export(&at).slot();
+            inner.exports.counters().count_as(slot, class, tally);
+        }
     }
 
     /// Ends a COMPOUND: its slot is free again, and its reply kept if that was wanted.
@@ -454,6 +470,7 @@ impl Nfs4 {
                 let result = ResOp::Sequence(Ok(*request.result()));
                 run.request = Some(request);
                 run.reply.push(result);
+                self.count(Operation::Sequence, run);
                 Begun::Runs
             }
             Ok(Sequenced::Replay(body)) => Begun::Replays(body),
@@ -464,6 +481,7 @@ impl Nfs4 {
             Ok(Sequenced::InProgress) => Begun::Waits,
             Err(status) => {
                 run.fail(status);
+                self.count(Operation::Sequence, run);
                 Begun::IsAnswered
             }
         }
@@ -483,7 +501,7 @@ enum Begun {
 }
 
 /// Notes how an operation went; returns the work for which it waits.
-fn settle(run: &mut Running, ran: Ran) -> Option<Outcome<Then>> {
+fn settle(nfs: &Nfs4, run: &mut Running, ran: Ran) -> Option<Outcome<Then>> {
     match ran {
         Ok(Step::Later(outcome)) => return Some(outcome),
         Ok(Step::Done) => {
@@ -496,14 +514,15 @@ fn settle(run: &mut Running, ran: Ran) -> Option<Outcome<Then>> {
         }
         Err(status) => run.fail(status),
     }
+    nfs.count(run.operation, run);
     None
 }
 
 impl Suspended {
     /// Goes on once the outcome is there.
     ///
-    /// What has to wait for an event, such as a sync that is shared with others, goes on on the thread that the event comes on; what
-    /// has to wait for a disk after that waits on it.
+    /// After an event, such as a sync that is shared with others, it goes on on the thread that the event comes on, and waits for a
+    /// disk there.
     fn go_on(mut self, mut outcome: Outcome<Then>, respond: Respond) {
         loop {
             let then = match outcome {
@@ -531,7 +550,7 @@ impl Suspended {
             ..
         } = &mut **self.0.as_mut().expect("it is not complete");
         let ran = then(nfs, run);
-        settle(run, ran).or_else(|| nfs.drive(call, place, run))
+        settle(nfs, run, ran).or_else(|| nfs.drive(call, place, run))
     }
 
     fn complete(mut self) -> Reply {
@@ -588,6 +607,8 @@ fn changes_something(operation: Operation) -> bool {
         Operation::Access
             | Operation::GetAttr
             | Operation::GetFh
+            | Operation::GetXattr
+            | Operation::ListXattrs
             | Operation::Lookup
             | Operation::LookupP
             | Operation::LockT
@@ -602,6 +623,7 @@ fn changes_something(operation: Operation) -> bool {
             | Operation::SaveFh
             | Operation::SecInfo
             | Operation::SecInfoNoName
+            | Operation::Seek
             | Operation::TestStateId
             | Operation::Verify
     )

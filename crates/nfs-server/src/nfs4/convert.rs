@@ -29,6 +29,10 @@ pub(super) fn status(error: fs::Error) -> Status {
         fs::Error::NotSupported => Status::NotSupported,
         fs::Error::BadType => Status::BadType,
         fs::Error::Busy => Status::Delay,
+        fs::Error::NoXattr => Status::NoXattr,
+        fs::Error::XattrTooLarge => Status::XattrTooBig,
+        // RFC 7862 §15.11.3.
+        fs::Error::PastEnd => Status::NoDeviceAddress,
     }
 }
 
@@ -37,7 +41,8 @@ pub(super) fn status_of_handle(status: nfs_proto::Status) -> Status {
     Status::try_from(status as u32).unwrap_or(Status::ServerFault)
 }
 
-/// Tells of a change of a directory. It is not said to be atomic: others may have changed the directory between the two looks.
+/// Tells of a change of a directory, or of extended attributes. It is not said to be atomic: others may have changed the object
+/// between the two looks.
 pub(super) fn change(wcc: &fs::Wcc) -> ChangeInfo {
     let after = wcc.after.map(|after| after.change);
     let before = wcc.before.map(|before| before.change);

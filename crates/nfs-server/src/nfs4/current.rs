@@ -13,7 +13,7 @@ use nfs_proto::v4::{FsId, Handle, ResOp, SpecialStateId, StateId, Status};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// What a file handle names.
+/// An object that a file handle names.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Object {
     /// A directory above exports, by its index.

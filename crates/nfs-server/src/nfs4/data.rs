@@ -49,6 +49,7 @@ impl Nfs4 {
                     let len = gather_len(&read.data);
                     let data = Data::from(read.data);
                     let eof = read.eof;
+                    run.counted.moved(len as u64);
                     run.push_eligible(len, ResOp::Read(Ok(ReadOk { eof, data })))
                 }
                 Err(error @ Error::Invalid) => nfs.refine(run, &at, error, found.attributes),
@@ -78,11 +79,14 @@ impl Nfs4 {
         let outcome = fs.write(&run.who(&at), at.file, args.offset, data, stability);
         after(self, run, outcome, move |nfs, run, done| {
             match done.result {
-                Ok(written) => run.push(ResOp::Write(Ok(WriteOk {
-                    count: written.count,
-                    committed: convert::stable(written.committed),
-                    verifier,
-                }))),
+                Ok(written) => {
+                    run.counted.moved(written.count.into());
+                    run.push(ResOp::Write(Ok(WriteOk {
+                        count: written.count,
+                        committed: convert::stable(written.committed),
+                        verifier,
+                    })))
+                }
                 Err(error @ Error::Invalid) => nfs.refine(run, &at, error, done.wcc.after),
                 Err(error) => Err(convert::status(error)),
             }

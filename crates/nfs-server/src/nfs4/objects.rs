@@ -5,7 +5,9 @@ use super::attributes::{self, Changes, Needs, Purpose, Subject, Support};
 use super::compound::{Ran, Running, after};
 use super::convert;
 use super::current::{At, Object, fsid, looked};
-use crate::fs::{Abilities, Access, Acls, Attributes, Error, SetAcls, SetAttributes, Space};
+use crate::fs::{
+    Abilities, Access, Acls, Attributes, Error, FileKind, SetAcls, SetAttributes, Space,
+};
 use nfs_proto::v4::fattr::Fattr;
 use nfs_proto::v4::file::{
     Access as WireAccess, AccessArgs, AccessOk, GetAttrArgs, SetAttrArgs, SetAttrRes, VerifyArgs,
@@ -17,7 +19,10 @@ use oncrpc::auth::AUTH_SYS;
 use oncrpc::xdr::{Gather, Payload, Reader, Writer};
 
 /// Rights that a read-only export does not grant.
-const CHANGES: Access = Access::MODIFY.union(Access::EXTEND).union(Access::DELETE);
+const CHANGES: Access = Access::MODIFY
+    .union(Access::EXTEND)
+    .union(Access::DELETE)
+    .union(Access::XATTR_WRITE);
 
 /// Bytes of the result of READLINK beside the text.
 const LINK: usize = 4 + 4 + 4;
@@ -58,6 +63,7 @@ pub(super) fn support(abilities: &Abilities, minor: u32) -> Support {
     Support {
         minor,
         acls: abilities.lists,
+        clones: abilities.clone_block.is_some(),
     }
 }
 
@@ -260,26 +266,37 @@ impl Nfs4 {
 
     /// ACCESS (RFC 8881 §18.1).
     pub(super) fn access(&self, run: &mut Running, args: &AccessArgs) -> Ran {
-        let wanted = Access::from_bits_truncate(args.access.bits());
-        let supported = WireAccess::from_bits_retain(wanted.bits());
-        let answer = move |run: &mut Running, granted: Access| {
+        let mut wanted = Access::from_bits_truncate(args.access.bits());
+        let answer = move |run: &mut Running, supported: Access, granted: Access| {
             run.push(ResOp::Access(Ok(AccessOk {
-                supported,
+                supported: WireAccess::from_bits_retain(supported.bits()),
                 access: WireAccess::from_bits_retain(granted.bits()),
             })))
         };
         let at = match run.object()? {
-            Object::Pseudo(_) => return answer(run, wanted & (Access::READ | Access::LOOKUP)),
+            Object::Pseudo(_) => {
+                wanted -= Access::XATTRS;
+                return answer(run, wanted, wanted & (Access::READ | Access::LOOKUP));
+            }
             Object::File(at) => at,
         };
+        // RFC 8276 §8.5.
+        if run.minor < 2 || !run.export(&at).fs.abilities().xattrs {
+            wanted -= Access::XATTRS;
+        }
         let mut asked = wanted;
         if at.options.read_only {
             asked -= CHANGES;
         }
         let outcome = run.fs(&at).access(&run.who(&at), at.file, asked);
         after(self, run, outcome, move |_, run, found| {
-            let granted = found.result.map_err(convert::status)?;
-            answer(run, granted)
+            let mut granted = found.result.map_err(convert::status)?;
+            let kind = found.attributes.map(|attributes| attributes.kind);
+            if !matches!(kind, Some(FileKind::Regular | FileKind::Directory)) {
+                wanted -= Access::XATTRS;
+                granted -= Access::XATTRS;
+            }
+            answer(run, wanted, granted)
         })
     }
 

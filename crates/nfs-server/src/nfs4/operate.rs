@@ -2,6 +2,7 @@
 
 use super::Nfs4;
 use super::compound::{Ran, Running};
+use crate::fs::Reserve;
 use nfs_proto::v4::{ArgOp, ResOp, Status};
 
 impl Nfs4 {
@@ -58,7 +59,16 @@ impl Nfs4 {
             ArgOp::DestroyClientId(args) => self.destroy_client(run, &args),
             ArgOp::ReclaimComplete(args) => self.reclaim_complete(run, &args),
             ArgOp::Sequence(_) => Err(Status::SequencePosition),
-            // Delegations, layouts, copies, holes, extended attributes: REQUIRED operations are all above (RFC 8881 §17).
+            ArgOp::Allocate(args) => self.reserve(run, &args, Reserve::Space),
+            ArgOp::Deallocate(args) => self.reserve(run, &args, Reserve::Nothing),
+            ArgOp::Copy(args) => self.copy(run, &args),
+            ArgOp::Clone(args) => self.clone_range(run, &args),
+            ArgOp::Seek(args) => self.seek(run, &args),
+            ArgOp::GetXattr(args) => self.get_xattr(run, &args),
+            ArgOp::SetXattr(args) => self.set_xattr(run, &args),
+            ArgOp::ListXattrs(args) => self.list_xattrs(run, &args),
+            ArgOp::RemoveXattr(args) => self.remove_xattr(run, &args),
+            // Delegations, layouts, copies between servers: REQUIRED operations are all above (RFC 8881 §17).
             _ => Err(Status::NotSupported),
         }
     }

@@ -95,7 +95,10 @@ impl Nfs4 {
     ) -> Ran {
         let session = run.request().ok_or(Status::OperationNotInSession)?;
         let session = session.result().session;
-        (self.inner.state).with(|all| all.server.set_callback_program(session, args.program))?;
+        (self.inner.state).with(|all| {
+            all.server.set_callback_program(session, args.program)?;
+            all.server.set_callback_security(session, &args.security)
+        })?;
         run.push(ResOp::BackChannelCtl(Ok(())))
     }
 

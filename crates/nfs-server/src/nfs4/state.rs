@@ -4,40 +4,43 @@
 //! program calls clients (`callbacks.rs`). Locks of byte ranges are taken and released under the lock, in the table and on the
 //! file together (`files.rs`).
 
+mod administration;
+mod error;
+mod events;
+mod file_key;
 mod files;
+mod local_waits;
 mod locked;
 mod principal;
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;
 mod worker;
 
+pub use administration::Nfs4Status;
+pub use error::Nfs4StateError;
+pub(super) use file_key::FileKey;
 pub(super) use locked::{Locked, SystemRandom};
 pub(super) use principal::Principal;
+#[cfg(test)]
+pub(super) use tests::{Disk, Peer, World};
 
 use super::callbacks::{Callback, Queue};
 use super::records::{Change, Records};
-use crate::fs::{FileId, Outcome, Then};
+use crate::fs::{Outcome, Then};
 use crate::{MAX_READ, MAX_WRITE};
 use bytes::Bytes;
 use files::{Files, Release};
+use local_waits::LocalWaits;
 use nfs_proto::v4::{ClientId, SessionId, SlotId, Status};
 use nfs4_state::limits::Limits;
-use nfs4_state::{ChannelLimits, Completed, Config, Request, Server, Ticket, Usage};
+use nfs4_state::{ChannelLimits, Completed, Config, Event, Request, Server, Ticket, Usage};
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use worker::Worker;
-
-/// Names a file of an export.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct FileKey {
-    pub(super) export: u32,
-    pub(super) file: FileId,
-}
 
 /// Bytes of a request or reply beside the data of a WRITE or READ. Linux counts on fewer.
 const BESIDE_DATA: u32 = 4096;
@@ -92,33 +95,6 @@ impl Default for Nfs4Settings {
     }
 }
 
-/// Why the state of clients cannot be opened.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each variant is documented by its message")]
-#[non_exhaustive]
-pub enum Nfs4StateError {
-    #[error(
-        "{path}: cannot keep the records of NFSv4 clients here: {error} (--state-dir names another directory)"
-    )]
-    Directory { path: PathBuf, error: io::Error },
-    #[error(
-        "{path}: others than the user who runs the server can change it, and so say whose locks are kept over a restart (chown or chmod it, or choose another directory with --state-dir)"
-    )]
-    NotPrivate { path: PathBuf },
-    #[error("{path}: another server with the same --state-dir uses it")]
-    InUse { path: PathBuf },
-    #[error(
-        "{path}: it is damaged from byte {at} on (remove it to go on; NFSv4 clients lose the locks that they hold, and programs with locks get errors)"
-    )]
-    Damaged { path: PathBuf, at: usize },
-    #[error("the system has no random numbers for the state of NFSv4 clients: {0}")]
-    Random(getrandom::Error),
-    #[error("cannot start a thread for the state of NFSv4 clients: {0}")]
-    Thread(io::Error),
-    #[error("the lease of NFSv4 clients must be longer than zero")]
-    NoLease,
-}
-
 /// State of NFSv4 clients. Clones share it; with the last one the thread ends that makes records, ends leases and closes files.
 #[derive(Clone)]
 pub struct Nfs4State(Arc<Owner>);
@@ -160,12 +136,14 @@ pub(super) struct Shared {
     clock: Box<dyn Fn() -> Instant + Send + Sync>,
     identity: [u8; 16],
     lease: Duration,
+    limits: Limits,
 }
 
 /// Everything under the lock.
 struct Inner {
     server: Server<Principal, FileKey>,
     files: Files,
+    local_waits: LocalWaits,
     out: Outbox,
     /// Retries of requests that are being executed.
     retries: HashMap<(SessionId, SlotId), Box<dyn FnOnce() + Send>>,
@@ -187,6 +165,8 @@ struct Outbox {
     released: Vec<Release>,
     /// Calls to clients.
     calls: Queue,
+    /// Events for the log.
+    events: VecDeque<Event>,
 }
 
 #[derive(Clone, Copy)]
@@ -410,6 +390,7 @@ fn over(
         inner: Mutex::new(Inner {
             server: Server::new(clock(), config, records.clients()),
             files: Files::default(),
+            local_waits: LocalWaits::default(),
             out: Outbox::default(),
             retries: HashMap::new(),
             answers: HashMap::new(),
@@ -420,6 +401,7 @@ fn over(
         clock,
         identity: records.identity(),
         lease: settings.lease,
+        limits: settings.limits,
     });
     let worker = Worker::new(Arc::clone(&shared), records);
     (shared, worker)
@@ -477,6 +459,7 @@ impl Inner {
             now,
             random: SystemRandom,
             files: &mut self.files,
+            local_waits: &mut self.local_waits,
             out: &mut self.out,
             retries: &mut self.retries,
             answers: &mut self.answers,
@@ -496,13 +479,21 @@ impl Inner {
     /// Returns whether there is something to do for the thread before it would wake up.
     fn has_work(&self, sleep: Sleep) -> bool {
         let is_earlier = |due| sleep.until.is_none_or(|until| due < until);
-        self.is_ending || self.out.has_work() || self.server.poll_timeout().is_some_and(is_earlier)
+        self.is_ending || self.out.has_work() || self.due().is_some_and(is_earlier)
+    }
+
+    /// Returns the time at which there is something to do for the thread, whatever happens.
+    fn due(&self) -> Option<Instant> {
+        let timers = [self.server.poll_timeout(), self.local_waits.due()];
+        timers.into_iter().flatten().min()
     }
 }
 
 impl Outbox {
     fn has_work(&self) -> bool {
-        !self.released.is_empty() || (!self.changes.is_empty() && !self.is_failing)
+        !self.released.is_empty()
+            || !self.events.is_empty()
+            || (!self.changes.is_empty() && !self.is_failing)
     }
 }
 

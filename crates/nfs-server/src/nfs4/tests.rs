@@ -1,9 +1,13 @@
 //! The program as a client sees it: COMPOUNDs and their results.
 
+mod administration;
+mod copies;
 mod files;
 mod locking;
 mod mounting;
+mod ranges;
 mod retries;
+mod xattrs;
 
 use super::*;
 use crate::{ExportOptions, FileSystem, HandleKey, LocalFs, LocalFsOptions, MemFs, Squash};
@@ -30,6 +34,8 @@ use std::sync::Arc;
 /// A server, and clients of it.
 struct Site {
     programs: Programs,
+    nfs: Nfs4,
+    fs: Arc<dyn FileSystem>,
     _dir: Option<tempfile::TempDir>,
 }
 
@@ -37,14 +43,16 @@ impl Site {
     fn over(fs: Arc<dyn FileSystem>, dir: Option<tempfile::TempDir>) -> Self {
         let options = ExportOptions::default().with_squash(Squash::None);
         let exports = Exports::new(HandleKey::random().unwrap())
-            .with("/srv/data", fs, options.clone())
+            .with("/srv/data", Arc::clone(&fs), options.clone())
             .unwrap()
             .with("/srv/other", Arc::new(MemFs::new(1 << 20)), options)
             .unwrap();
         let state = Nfs4State::open(Nfs4Settings::default()).unwrap();
         let nfs = Nfs4::new(exports, Pool::new(1 << 20), state);
         Self {
-            programs: Programs::new().with(nfs),
+            programs: Programs::new().with(nfs.clone()),
+            nfs,
+            fs,
             _dir: dir,
         }
     }
@@ -65,8 +73,20 @@ impl Site {
 
     /// Calls as somebody, and returns the reply to a COMPOUND.
     fn call(&self, caller: &Caller, operations: Vec<ArgOp<'_>>) -> Results {
-        let call = compound(2, operations);
-        match self.programs.call(call, caller) {
+        self.call_as(caller, 0, 0, operations)
+    }
+
+    /// Calls as a user.
+    fn call_as(&self, caller: &Caller, uid: u32, gid: u32, operations: Vec<ArgOp<'_>>) -> Results {
+        let cred = Credential::Sys(AuthSys {
+            uid,
+            gid,
+            ..AuthSys::default()
+        });
+        match self
+            .programs
+            .call(compound_of(2, &cred, operations), caller)
+        {
             Answer::Now(reply) => Results::of(reply),
             Answer::Blocking(job) => Results::of(job()),
             Answer::Deferred(job) => Results::of(Respond::wait(job).expect("a reply")),
@@ -88,6 +108,7 @@ impl Site {
         let client = Client {
             site: self,
             caller,
+            client: known.client,
             session: session.session,
             sequence: std::cell::Cell::new(0),
         };
@@ -101,6 +122,7 @@ impl Site {
 struct Client<'s> {
     site: &'s Site,
     caller: Caller,
+    client: ClientId,
     session: SessionId,
     sequence: std::cell::Cell<u32>,
 }
@@ -207,13 +229,17 @@ impl Results {
 }
 
 fn compound(minor: u32, operations: Vec<ArgOp<'_>>) -> Payload {
+    compound_of(minor, &root(), operations)
+}
+
+fn compound_of(minor: u32, cred: &Credential, operations: Vec<ArgOp<'_>>) -> Payload {
     let mut w = Writer::default();
     let procedure = RpcProcedure {
         prog: NFS_PROGRAM,
         vers: 4,
         proc: 1,
     };
-    write_call(&mut w, 7, procedure, &root());
+    write_call(&mut w, 7, procedure, cred);
     let mut call = CallWriter::new(&mut w, Tag::new(b"tag").unwrap(), minor);
     for operation in operations {
         call.push(operation);

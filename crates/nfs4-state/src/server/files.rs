@@ -1,10 +1,12 @@
 //! Opens and locks of clients.
 
 use super::Server;
+use super::listing::Revoked;
 use crate::Random;
 use crate::client::{Clients, Stage};
+use crate::event::{ClientEnd, Event, Limit};
 use crate::lock::{LockKind, Range};
-use crate::state::{Denied, LockCall, LockRefusal, Locker, OpenCall, Refusal, special};
+use crate::state::{Denied, LockCall, LockRefusal, Locker, OpenCall, Page, Refusal, special};
 use nfs_proto::v4::lock::LockType;
 use nfs_proto::v4::open::{ShareAccess, ShareDeny};
 use nfs_proto::v4::{ClientId, SpecialStateId, StateId, Status};
@@ -107,6 +109,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         result.map_err(|refusal| match refusal {
             Refusal::Yields(clients) => self.end_expired(now, clients),
             Refusal::Status(Status::Delay) => {
+                self.events.push(Event::LimitReached(Limit::Opens));
                 self.relieve(now);
                 Status::Delay
             }
@@ -118,7 +121,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         for client in clients {
             // Others are leaving.
             if self.clients.usable(client).is_ok() {
-                self.leave(now, client);
+                self.leave(now, client, Some(ClientEnd::InTheWay));
             }
         }
         Status::Delay
@@ -240,6 +243,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             LockRefusal::Denied(denied) => LockError::Denied(denied),
             LockRefusal::Yields(clients) => self.end_expired(now, clients).into(),
             LockRefusal::Status(Status::Delay) => {
+                self.events.push(Event::LimitReached(Limit::Locks));
                 self.relieve(now);
                 Status::Delay.into()
             }
@@ -370,5 +374,19 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         let revoked = self.states.revoke_file(now, file);
         self.pass_on();
         revoked
+    }
+
+    /// Revokes all opens and locks of files for which `is_of` is true, as [`revoke_file`](Self::revoke_file) does, of the states at the
+    /// places from `from` on: at most `max` places are looked at.
+    pub fn revoke_where(
+        &mut self,
+        now: Instant,
+        (from, max): (u32, u32),
+        is_of: impl Fn(&F) -> bool,
+    ) -> Revoked {
+        let page = Page::at(&self.states, from, max);
+        let (files, next) = page.files(is_of);
+        let states = files.iter().map(|file| self.revoke_file(now, file)).sum();
+        Revoked { states, next }
     }
 }

@@ -1,9 +1,12 @@
 //! Leases, the end of clients, and the grace period.
 
+use super::listing::GraceView;
 use super::{Completed, Demand, Server};
 use crate::address::AddressKey;
 use crate::client::{Reclaims, Stage};
+use crate::event::{ClientEnd, Event, GraceEnd};
 use crate::grace::{Purpose, Recorded, Ticket};
+use crate::state::UsageOfClient;
 use nfs_proto::v4::{ClientId, Status};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -19,7 +22,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// Ends leases and the grace period, if it is time.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.grace.deadline().is_some_and(|until| until <= now) {
-            self.end_grace();
+            self.finish_grace(GraceEnd::TimeUp);
         }
         while let Some(client) = self.leases.pop(now) {
             self.look_at(now, client);
@@ -47,7 +50,9 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
                 state_ends
             }
             Stage::Courtesy if now < state_ends => state_ends,
-            Stage::Confirmed | Stage::Courtesy => return self.leave(now, id),
+            Stage::Confirmed | Stage::Courtesy => {
+                return self.leave(now, id, Some(ClientEnd::Expired));
+            }
         };
         self.leases.look_at(next, id);
     }
@@ -55,10 +60,20 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// Ends the time for reclaims, if it is not over: records of clients that have not completed theirs are removed, and then
     /// grace is over. It happens when the time is up; an administrator may do so before.
     pub fn end_grace(&mut self) {
+        self.finish_grace(GraceEnd::Administrator);
+    }
+
+    fn finish_grace(&mut self, why: GraceEnd) {
         if !self.grace.takes_reclaims() {
             return;
         }
-        for owner in self.grace.end() {
+        let lost = self.grace.end();
+        let event = Event::GraceEnded {
+            why,
+            lost: lost.len(),
+        };
+        self.events.push(event);
+        for owner in lost {
             self.remove_record(owner, Purpose::EndOfGrace);
         }
     }
@@ -79,6 +94,13 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             Some(Purpose::EndOfGrace) => self.grace.removed_one(),
             Some(Purpose::Tidy | Purpose::Complete(_)) | None => {}
         }
+    }
+
+    /// Returns the grace period, while clients reclaim.
+    pub fn grace(&self) -> Option<GraceView> {
+        let awaited = self.grace.awaited();
+        let until = self.grace.deadline()?;
+        Some(GraceView { until, awaited })
     }
 
     /// Returns whether new opens and locks are refused, as clients reclaim theirs.
@@ -110,7 +132,8 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         }
         if self.grace.is_durable(&record.owner) {
             record.reclaims = Reclaims::Complete;
-            self.grace.complete(&record.owner);
+            let owner = Arc::clone(&record.owner);
+            self.complete_reclaims(&owner);
             return Ok(Completed::Done);
         }
         record.reclaims = Reclaims::Recording;
@@ -120,6 +143,16 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         let recorded = Recorded { owner, principal };
         self.demands.push_back(Demand::Record(ticket, recorded));
         Ok(Completed::AfterRecord(ticket))
+    }
+
+    /// Notes that an owner has reclaimed all it will.
+    fn complete_reclaims(&mut self, owner: &[u8]) {
+        let was_on = self.grace.takes_reclaims();
+        self.grace.complete(owner);
+        if was_on && !self.grace.takes_reclaims() {
+            let why = GraceEnd::Complete;
+            self.events.push(Event::GraceEnded { why, lost: 0 });
+        }
     }
 
     /// Notes that a record was made, or that it was not. Returns the answer to the RECLAIM_COMPLETE that waits for it.
@@ -136,7 +169,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         let answer = match self.clients.usable(client) {
             Ok(client) if is_durable => {
                 client.reclaims = Reclaims::Complete;
-                self.grace.complete(&owner);
+                self.complete_reclaims(&owner);
                 Ok(())
             }
             Ok(client) => {
@@ -183,15 +216,27 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// `StaleClientId`: the client id is unknown.
     pub fn expire_client(&mut self, now: Instant, client: ClientId) -> Result<(), Status> {
         self.clients.usable(client)?;
-        self.leave(now, client);
+        self.leave(now, client, Some(ClientEnd::Administrator));
         Ok(())
     }
 
-    /// Ends a client: its sessions now, its state once its record is gone.
-    pub(super) fn leave(&mut self, now: Instant, id: ClientId) {
+    /// Ends a client: its sessions now, its state once its record is gone. Without a reason, it is the client that wants it.
+    pub(super) fn leave(&mut self, now: Instant, id: ClientId, why: Option<ClientEnd>) {
         self.sessions.destroy_all(id);
         let client = self.clients.usable(id).expect("the client was found");
         let owner = Arc::clone(&client.owner);
+        if let Some(why) = why
+            && self.states.has_any(id)
+        {
+            let usage = UsageOfClient::of(&self.states, id);
+            self.events.push(Event::ClientEnded {
+                client: id,
+                owner: Arc::clone(&owner),
+                why,
+                opens: usage.opens,
+                locks: usage.locks,
+            });
+        }
         self.clients.leave(id);
         self.leases.forget(id);
         match self.grace.may_be_recorded(&owner) {
@@ -222,7 +267,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// Ends the client whose lease ran out first, as there is no room for what others want.
     pub(super) fn relieve(&mut self, now: Instant) {
         if let Some(client) = self.leases.first_expired() {
-            self.leave(now, client);
+            self.leave(now, client, Some(ClientEnd::NoRoom));
         }
     }
 

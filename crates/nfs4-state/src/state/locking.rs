@@ -234,6 +234,8 @@ impl<F: Clone + Eq + Hash> States<F> {
         let held = self.locks.held();
         let of_address = self.address_mut(client);
         of_address.locks = of_address.locks + held - before;
+        let of_client = self.client_mut(client);
+        of_client.locks = of_client.locks + held - before;
     }
 
     fn denied(&self, lock: &Lock<Holder>) -> Denied {

@@ -156,7 +156,8 @@ fn lost_back_channel_is_told_until_another_connection_is_bound() {
     world.server.set_callback_program(peer.session, 5).unwrap();
     let path = world.server.callback_paths(peer.client).next().unwrap();
     assert_eq!(path.program, 5);
-    world.server.set_backchannel_fault(peer.session).unwrap();
+    let ended = (world.server).end_callback(world.now, peer.session, CallbackResult::Unknown);
+    assert_eq!(ended, Ok(()));
     let fault = SequenceStatus::BACKCHANNEL_FAULT;
     assert_eq!(status(&mut world, &mut peer), fault);
 }

@@ -98,7 +98,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
 
-    /// Time in which clients of NFS version 4 renew their lease: how long locks of a client that died are in the way of nobody
+    /// Time in which NFSv4 clients renew their lease: what one that died holds is in nobody's way after it
     #[arg(long, value_name = "TIME", value_parser = lease, default_value = "90s")]
     lease: Duration,
 

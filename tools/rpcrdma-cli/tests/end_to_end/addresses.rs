@@ -260,7 +260,12 @@ fn several_sockets_of_the_service_manager_are_used_for_their_roles() {
         assert_eq!(listener["socket"], "rdma");
     }
     // Each host has its own port of MOUNT.
-    for (command, mount) in [0, 1].map(|at| (&said["exports"][0]["mounts"][at], &addrs[2 + at])) {
+    for (command, mount) in [0, 1].map(|at| {
+        (
+            &said["exports"][0]["mounts_of_version_three"][at],
+            &addrs[2 + at],
+        )
+    }) {
         let port = mount.rsplit_once(':').unwrap().1;
         let part = format!("mountport={port} ");
         assert!(command.as_str().unwrap().contains(&part), "{command}");

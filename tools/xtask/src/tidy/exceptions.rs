@@ -47,10 +47,6 @@ const VERSION_TWO: &[&str] = &[];
 
 const API: &[(&str, &str)] = &[
     (
-        "crates/nfs4-state/src",
-        "for a server of NFS version 4, which is not built yet",
-    ),
-    (
         "connect_mute",
         "a peer that says nothing, for tests of other crates",
     ),
@@ -108,6 +104,7 @@ const SPREAD_TYPES: &[(&str, usize)] = &[
     ("crates/iwarp-proto::Endpoint", 4),
     ("crates/nfs-client::Export", 4),
     ("crates/nfs-server::Nfs3", 5),
+    ("crates/nfs-server::Nfs4", 11),
     ("crates/nfs-server::Outcome", 4),
     ("crates/rpcrdma-proto::Connection", 4),
     ("crates/rpcrdma-proto::Header", 4),

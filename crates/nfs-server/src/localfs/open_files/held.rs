@@ -13,6 +13,9 @@ use crate::localfs::sys::Try;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The part of the files that an export may keep open for which no client holds one, as its reciprocal.
@@ -96,6 +99,11 @@ impl HeldFile for Held {
         let opened = OfdLocks::open(&self.files, &self.node);
         self.files.shed_if_exhausted();
         Outcome::Ready(opened.map(|locks| Arc::new(locks) as Arc<dyn LockFile>))
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        let path = self.files.volume.proc.path(self.node.path.as_fd()).ok()?;
+        Some(OsString::from_vec(path.into_bytes()).into())
     }
 }
 

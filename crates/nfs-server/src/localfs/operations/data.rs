@@ -12,7 +12,7 @@ use crate::permission::{self, EXECUTE, READ, WRITE};
 use buffer::Buffer;
 use bytes::Bytes;
 use oncrpc::xdr::{Gather, gather_len};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use smallvec::SmallVec;
@@ -181,7 +181,7 @@ pub(in crate::localfs) fn write(
     let before = (&changing, During::Before);
     let before = layers.files.attributes_during(&node, before)?;
     let result = check_write(layers, who, &node, &before, pace)
-        .and_then(|()| check_end(offset, gather_len(data)))
+        .and_then(|()| check_end(offset, gather_len(data) as u64))
         .and_then(|()| write_pieces(layers, who, &node, (offset, data), written, stability, pace));
     let result = match result {
         Err(Stop::WouldBlock) => return Err(Stop::WouldBlock),
@@ -297,19 +297,23 @@ pub(in crate::localfs) fn truncate(
 ) -> Try<()> {
     // Truncation takes time, and writes to the file would wait for it in the kernel.
     let _turn = lock_at(&node.writing, Pace::Patient)?;
-    let fd = match node.writer().clone() {
-        Some(fd) => fd,
-        None => Arc::new(
-            layers
-                .volume
-                .proc
-                .reopen(node.path.as_fd(), OFlags::WRONLY)?,
-        ),
-    };
+    let fd = writer_for_once(layers, node)?;
     layers
         .rights
         .as_writer(who, || rustix::fs::ftruncate(&*fd, size))?;
     Ok(())
+}
+
+/// Returns a descriptor that is open for writing. One that is opened for that is not kept.
+pub(super) fn writer_for_once(layers: &Layers, node: &Node) -> Try<Arc<OwnedFd>> {
+    if let Some(fd) = node.writer().clone() {
+        return Ok(fd);
+    }
+    let fd = layers
+        .volume
+        .proc
+        .reopen(node.path.as_fd(), OFlags::WRONLY)?;
+    Ok(Arc::new(fd))
 }
 
 /// Makes all data and attributes of a file durable (RFC 1813 §3.3.21).
@@ -346,9 +350,9 @@ pub(in crate::localfs) fn read_link(node: &Node) -> Try<Bytes> {
     Ok(Bytes::from(text.into_bytes()))
 }
 
-/// Checks that the end of a write is not beyond the largest file size.
-fn check_end(offset: u64, len: usize) -> Try<()> {
-    match offset.checked_add(len as u64) {
+/// Checks that the end of a range is not beyond the largest file size.
+pub(super) fn check_end(offset: u64, len: u64) -> Try<()> {
+    match offset.checked_add(len) {
         Some(end) if i64::try_from(end).is_ok() => Ok(()),
         _ => Err(Error::TooLarge.into()),
     }

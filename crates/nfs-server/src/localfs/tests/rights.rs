@@ -4,7 +4,7 @@
 //! there is nothing to see: those tests say that they were skipped.
 
 use super::*;
-use crate::fs::SetTime;
+use crate::fs::{Content, Reserve, SetTime, SetXattr, XattrName};
 use std::process::Command;
 
 const ALICE: u32 = 1001;
@@ -94,6 +94,66 @@ fn set_list(path: &Path, name: &str, list: &[u8]) {
 }
 
 #[test]
+fn extended_attributes_are_for_those_who_may_read_and_write_the_file() {
+    let name = XattrName::new(b"name").unwrap();
+    for export in exports() {
+        let local = export.fs();
+        if !local.abilities().xattrs {
+            continue;
+        }
+        let check = |who: &Identity, file, read: Result<(), Error>, write: Result<(), Error>| {
+            let set = local.set_xattr(who, file, name, "value".into(), SetXattr::Either);
+            assert_eq!(set.wait().result, write);
+            let found = local.xattr(who, file, name).wait().result;
+            assert_eq!(found.map(drop), read);
+            let names = local.xattrs(who, file).wait().result;
+            assert_eq!(names.map(drop), read);
+            let access = export.access_as(who, file);
+            let lists = access.contains(Access::XATTR_READ | Access::XATTR_LIST);
+            assert_eq!(lists, read.is_ok());
+        };
+        let denied = Err(Error::Access);
+        export.write("f", "data");
+        let f = export.find("f").unwrap();
+        check(&Identity::root(), f, Ok(()), Ok(()));
+        check(&alice(), f, Ok(()), denied);
+        set_list(&export.path.join("f"), "access", &list(6, (ALICE, 6), 0, 0));
+        check(&alice(), f, Ok(()), Ok(()));
+        check(&bob(), f, denied, denied);
+        let removed = local.remove_xattr(&bob(), f, name).wait().result;
+        assert_eq!(removed, denied);
+        // In a sticky directory only its owner sets attributes of it, as on Linux.
+        fs::create_dir(export.path.join("d")).unwrap();
+        let mode = PermissionsExt::from_mode(0o1777);
+        fs::set_permissions(export.path.join("d"), mode).unwrap();
+        let d = export.find("d").unwrap();
+        check(&Identity::root(), d, Ok(()), Ok(()));
+        check(&alice(), d, Ok(()), Err(Error::NotOwner));
+    }
+}
+
+#[test]
+fn space_is_for_those_who_may_write_and_holes_for_those_who_may_read() {
+    for export in exports() {
+        let local = export.fs();
+        export.write("f", "data");
+        let f = export.find("f").unwrap();
+        set_list(&export.path.join("f"), "access", &list(6, (ALICE, 4), 0, 0));
+        for what in [Reserve::Space, Reserve::Nothing] {
+            let reserve = |who: &Identity| local.reserve(who, f, (0, 4), what).wait().result;
+            assert_eq!(reserve(&alice()), Err(Error::Access));
+            assert_eq!(reserve(&Identity::root()), Ok(()));
+        }
+        let seek = |who: &Identity| {
+            let found = local.seek(who, f, 0, Content::Hole).wait().result;
+            found.map(drop)
+        };
+        assert_eq!(seek(&alice()), Ok(()));
+        assert_eq!(seek(&bob()), Err(Error::Access));
+    }
+}
+
+#[test]
 fn access_control_list_of_a_file_is_honoured() {
     for export in exports() {
         export.write("f", "data");
@@ -165,7 +225,7 @@ fn access_control_list_of_a_directory_is_honoured() {
         assert_eq!(export.list_as(&bob(), d).err(), Some(Error::Access));
         assert_eq!(export.make_as(&alice(), d, "g", file(0o600)), denied);
         assert_eq!(export.remove_as(&alice(), d, "f"), Err(Error::Access));
-        let access = export.access_as(&alice(), d);
+        let access = export.access_as(&alice(), d) - Access::XATTRS;
         assert_eq!(access, Access::READ | Access::LOOKUP);
 
         set_list(&path, "access", &list(7, (ALICE, 7), 0, 0));

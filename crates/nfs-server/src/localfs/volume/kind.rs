@@ -4,9 +4,11 @@ use crate::fs::Abilities;
 use crate::localfs::id::IdentifiedBy;
 use crate::localfs::posix_acl;
 use crate::localfs::sys::{self, Stat};
+use crate::localfs::user_xattr;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{Mode, OFlags, SeekFrom, StatFs};
 use rustix::io::Errno;
+use std::num::NonZeroU32;
 
 /// Largest offset in a file.
 const MAX_OFFSET: u64 = i64::MAX.unsigned_abs();
@@ -190,6 +192,11 @@ impl FsKind {
             max_name: u32::try_from(name).map_or(255, |name| name.clamp(1, 255)),
             case_insensitive: system.is_some_and(folds_case),
             lists: posix_acl::are_supported(root),
+            xattrs: user_xattr::are_supported(root),
+            clone_block: match self.is_local() {
+                true => probe_clones(system, root),
+                false => None,
+            },
             ..Abilities::default()
         }
     }
@@ -280,6 +287,16 @@ fn probe_file_size(root: BorrowedFd<'_>) -> Option<u64> {
         }
     }
     Some(most)
+}
+
+/// Returns the block of files that share data, if files of the file system can.
+///
+/// The probe clones nothing, from one unnamed temporary file to another.
+fn probe_clones(system: Option<&StatFs>, root: BorrowedFd<'_>) -> Option<NonZeroU32> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = || rustix::fs::openat(root, c".", flags, Mode::RUSR | Mode::WUSR).ok();
+    syscalls::clone_range(file()?, 0, file()?, 0, 0).ok()?;
+    NonZeroU32::new(u32::try_from(system?.f_bsize).ok()?)
 }
 
 /// The field is signed on some machines, and of 32 bits at most.

@@ -59,7 +59,10 @@ const ALWAYS: [A; 45] = [
 const OF_LISTS: [A; 2] = [A::Acl, A::AclSupport];
 
 /// Attributes of minor version 2.
-const OF_MINOR_2: [A; 1] = [A::ModeUmask];
+const OF_MINOR_2: [A; 2] = [A::ModeUmask, A::XattrSupport];
+
+/// Attributes of minor version 2 where files of the file system can share data.
+const OF_CLONES: [A; 1] = [A::CloneBlockSize];
 
 /// Attributes that are only set, supported or not (RFC 8881 §5.6, §5.7, RFC 8275).
 const SET_ONLY: [A; 7] = [
@@ -110,6 +113,8 @@ pub(in crate::nfs4) struct Support {
     pub minor: u32,
     /// Whether the file system has access control lists.
     pub acls: bool,
+    /// Whether files of the file system can share data.
+    pub clones: bool,
 }
 
 /// Facts of a file system that some attributes need.
@@ -135,6 +140,9 @@ pub(in crate::nfs4) fn supported(support: Support) -> Bitmap {
     }
     if support.minor >= 2 {
         all = all | bitmap(&OF_MINOR_2);
+        if support.clones {
+            all = all | bitmap(&OF_CLONES);
+        }
     }
     all
 }
@@ -209,7 +217,9 @@ fn largest_value(number: A) -> usize {
         | A::MaxName
         | A::Mode
         | A::NoTrunc
-        | A::NumLinks => WORD,
+        | A::NumLinks
+        | A::CloneBlockSize
+        | A::XattrSupport => WORD,
         A::Change
         | A::Size
         | A::FilesAvail

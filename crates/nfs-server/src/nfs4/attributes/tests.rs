@@ -22,6 +22,7 @@ const SERVER: ServerValues = ServerValues {
 const ALL: Support = Support {
     minor: 2,
     acls: true,
+    clones: true,
 };
 
 /// The attributes that the Linux client asks for most.
@@ -65,6 +66,7 @@ impl World {
             abilities: Abilities {
                 max_links: 65_000,
                 time_step: 4_000_000,
+                clone_block: std::num::NonZeroU32::new(4096),
                 ..Abilities::default()
             },
             acls: Acls {
@@ -168,6 +170,25 @@ fn attributes_of_a_file_are_written_as_linux_reads_them() {
 }
 
 #[test]
+fn usual_attributes_are_written_as_they_are_beside_others() {
+    let world = World::new(file());
+    let subject = world.subject(ALL);
+    let usual = Bitmap::of([1, 3, 4, 8, 20, 33, 35, 36, 37, 41, 45, 47, 52, 53, 55]);
+    for number in usual.iter() {
+        let beside = Bitmap::of([number, AttributeNumber::LeaseTime as u32]);
+        let alone = written(&Bitmap::of([number]), &subject);
+        let both = written(&beside, &subject);
+        let of = |bytes: &[u8]| -> Attribute<'static> {
+            let mut all = read(bytes.to_vec().leak()).iter().map(Result::unwrap);
+            all.find(|value| value.number() as u32 == number).unwrap()
+        };
+        assert_eq!(of(&alone), of(&both));
+    }
+    let all = written(&usual, &subject);
+    assert_eq!(read(&all).iter().count(), 15);
+}
+
+#[test]
 fn what_a_mount_asks_for_is_answered() {
     let world = World::new(file());
     let subject = world.subject(ALL);
@@ -195,6 +216,8 @@ fn what_a_mount_asks_for_is_answered() {
             seconds: 0,
             nanoseconds: 4_000_000,
         }),
+        Attribute::CloneBlockSize(4096),
+        Attribute::XattrSupport(false),
     ];
     assert_eq!(read(&bytes), Fattr::new(&expected).unwrap());
 
@@ -212,8 +235,22 @@ fn what_a_mount_asks_for_is_answered() {
 
 #[test]
 fn supported_attributes_depend_on_file_system_and_minor_version() {
-    let words = |minor, acls| supported(Support { minor, acls }).words().to_vec();
-    assert_eq!(words(2, true), [0xfcff_bfff, 0x00f9_be3e, 0x0002_0800]);
+    let words = |minor, acls| {
+        let clones = minor == 2;
+        let support = Support {
+            minor,
+            acls,
+            clones,
+        };
+        supported(support).words().to_vec()
+    };
+    assert_eq!(words(2, true), [0xfcff_bfff, 0x00f9_be3e, 0x0006_2800]);
+    let without = Support {
+        clones: false,
+        ..ALL
+    };
+    let without = supported(without).words().to_vec();
+    assert_eq!(without, [0xfcff_bfff, 0x00f9_be3e, 0x0006_0800]);
     assert_eq!(words(1, true), [0xfcff_bfff, 0x00f9_be3e, 0x0000_0800]);
     assert_eq!(words(1, false), [0xfcff_8fff, 0x00f9_be3e, 0x0000_0800]);
 }
@@ -562,7 +599,11 @@ fn any_world() -> impl Strategy<Value = World> {
 }
 
 fn any_support() -> impl Strategy<Value = Support> {
-    (1_u32..=2, any::<bool>()).prop_map(|(minor, acls)| Support { minor, acls })
+    (1_u32..=2, any::<bool>(), any::<bool>()).prop_map(|(minor, acls, clones)| Support {
+        minor,
+        acls,
+        clones,
+    })
 }
 
 /// Numbers of attributes in every word of a bitmap.
@@ -630,17 +671,5 @@ proptest! {
             prop_assert_eq!(changes.given, fattr.mask());
             prop_assert!(changes.set.mode.is_none_or(|mode| mode <= fs::mode::ALL));
         }
-    }
-}
-
-#[test]
-fn set_only_attributes_are_not_to_be_got() {
-    for &number in AttributeNumber::ALL {
-        let checked = check_get(&Bitmap::of([number as u32]));
-        let expected = match number.access() {
-            AttributeAccess::W => Err(Status::Invalid),
-            AttributeAccess::R | AttributeAccess::RW => Ok(()),
-        };
-        assert_eq!(checked, expected, "{number:?}");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::SECOND;
 use super::support::{Support, of_exclusive, supported};
+use super::usual;
 use crate::fs::{self, Abilities, Acls, FileKind, Space};
 use crate::nfs4::acl::Entries;
 use crate::nfs4::owners::{self, Decimal};
@@ -54,6 +55,9 @@ pub(in crate::nfs4) struct Subject<'a> {
 ///
 /// A list of access rights with more entries than a message may have is left out.
 pub(in crate::nfs4) fn write_attributes(w: &mut Writer, wanted: &Bitmap, subject: &Subject<'_>) {
+    if subject.error.is_ok() && usual::covers(wanted) {
+        return usual::write(w, wanted, subject);
+    }
     with_values(wanted, subject, |values| {
         write_fattr(w, wanted, |number| values.get(number));
     });
@@ -211,13 +215,17 @@ impl<'a> Values<'a> {
             A::TimeModify => Attribute::TimeModify(time(file.mtime)),
             A::MountedOnFileId => Attribute::MountedOnFileId(FileId(self.subject.mounted_on)),
             A::SuppAttrExclCreat => Attribute::SuppAttrExclCreat(of_exclusive(support)),
+            A::CloneBlockSize if support.minor >= 2 && support.clones => {
+                Attribute::CloneBlockSize(abilities.clone_block?.get())
+            }
+            A::XattrSupport if support.minor >= 2 => Attribute::XattrSupport(abilities.xattrs),
             // They are not supported, or can only be set.
             _ => return None,
         })
     }
 }
 
-fn file_type(kind: FileKind) -> FileType {
+pub(super) fn file_type(kind: FileKind) -> FileType {
     match kind {
         FileKind::Regular => FileType::Regular,
         FileKind::Directory => FileType::Directory,

@@ -3,6 +3,7 @@
 use crate::nfs4::state::FileKey;
 use nfs_proto::v4::{ClientId, SessionId};
 use oncrpc::PeerGroup;
+use rpc_serving::by_address::ByAddress;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
@@ -29,7 +30,7 @@ pub(in crate::nfs4) struct Queue {
     /// Clients with calls, none of which is being made.
     turns: VecDeque<ClientId>,
     /// Such clients that have no turn, as their address has its share of calls.
-    parked: HashMap<PeerGroup, VecDeque<ClientId>>,
+    parked: ByAddress<VecDeque<ClientId>>,
     /// There are as many calls as there may be.
     is_full: bool,
     len: usize,
@@ -63,7 +64,7 @@ impl Queue {
     }
 
     /// Takes a call of the client whose turn it is. No other of that client is taken before [`done`](Self::done).
-    pub(super) fn take(&mut self) -> Option<(ClientId, Callback)> {
+    pub(in crate::nfs4) fn take(&mut self) -> Option<(ClientId, Callback)> {
         let client = self.turns.pop_front()?;
         let its = self.clients.get_mut(&client)?;
         its.is_called = true;
@@ -78,7 +79,8 @@ impl Queue {
         its.is_called = false;
         its.calls.push_front(call);
         self.len += 1;
-        self.parked.entry(address).or_default().push_back(client);
+        self.parked
+            .change(address, |clients| clients.push_back(client));
     }
 
     /// Notes that no other call can be made until one has ended.
@@ -87,13 +89,14 @@ impl Queue {
     }
 
     /// Notes that the call of a client has ended.
-    pub(super) fn done(&mut self, client: ClientId) {
+    pub(in crate::nfs4) fn done(&mut self, client: ClientId) {
         self.is_full = false;
         // An address may have more calls if others have fewer.
-        self.parked.retain(|_, clients| {
-            self.turns.extend(clients.pop_front());
-            !clients.is_empty()
-        });
+        let parked: Vec<PeerGroup> = self.parked.iter().map(|(address, _)| address).collect();
+        for address in parked {
+            let next = self.parked.change(address, VecDeque::pop_front);
+            self.turns.extend(next);
+        }
         let Some(its) = self.clients.get_mut(&client) else {
             return;
         };

@@ -2,7 +2,7 @@
 
 use super::running::MAX_CALLS;
 use super::*;
-use crate::nfs4::state::tests::{Disk, Peer, World};
+use crate::nfs4::state::{Disk, Peer, World};
 use crate::{ExportOptions, HandleKey, MemFs};
 use nfs_proto::Wire;
 use nfs_proto::v4::callback::{

@@ -1,7 +1,6 @@
 //! The directory of the records: its file, that only its owner can change or read it, and that one server uses it.
 
 use super::Disk;
-use super::format::MAX_FILE;
 use crate::handle::is_trusted;
 use crate::nfs4::state::Nfs4StateError;
 use rustix::fd::OwnedFd;
@@ -14,6 +13,9 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+/// Largest file that is read.
+const MAX_FILE: u64 = 256 << 20;
 
 /// Directory of the records in a state directory.
 const NAME: &str = "nfs4";

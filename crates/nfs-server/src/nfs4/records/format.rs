@@ -22,9 +22,6 @@ const BATCH: [u8; 4] = *b"\nset";
 /// Bytes of the sum behind the body of a batch.
 const SUM: usize = 8;
 
-/// Largest file that is read.
-pub(super) const MAX_FILE: u64 = 256 << 20;
-
 /// Everything in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contents {

@@ -1,3 +1,5 @@
+//! Records after losses of power, on disks that fail, and in directories of this machine.
+
 use super::*;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;

@@ -4,7 +4,7 @@ mod locking;
 mod records;
 
 use super::*;
-use crate::fs::{ByteRange, Error, HeldFile, LocalLock, LockFile, LockMode};
+use crate::fs::{ByteRange, Error, FileId, HeldFile, LocalLock, LockFile, LockMode};
 use nfs_proto::v4::lock::LockType;
 use nfs_proto::v4::open::{ShareAccess, ShareDeny};
 use nfs_proto::v4::session::{

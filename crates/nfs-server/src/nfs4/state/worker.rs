@@ -1,5 +1,6 @@
 //! The thread of the state: it makes records of clients, ends leases, and closes files.
 
+use super::events::EventLog;
 use super::files::Release;
 use super::{Answer, Shared, Sleep};
 use crate::nfs4::records::{Change, Records};
@@ -27,6 +28,7 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     records: Records,
     failing: Option<Failing>,
+    log: EventLog,
 }
 
 /// A disk that fails.
@@ -42,6 +44,7 @@ impl Worker {
             shared,
             records,
             failing: None,
+            log: EventLog::default(),
         }
     }
 
@@ -50,6 +53,7 @@ impl Worker {
         loop {
             let is_ending = self.shared.lock().is_ending;
             while self.step() {}
+            self.log.summarise((self.shared.clock)(), is_ending);
             if is_ending {
                 return;
             }
@@ -62,7 +66,7 @@ impl Worker {
         let mut inner = self.shared.lock();
         let retry = self.failing.as_ref().map(|failing| failing.retry);
         let retry = retry.filter(|_| inner.out.is_failing);
-        let until = inner.server.poll_timeout().into_iter().chain(retry).min();
+        let until = inner.due().into_iter().chain(retry).min();
         let sleep = Sleep { until };
         // What came since the last step has woken nobody.
         while !inner.has_work(sleep) {
@@ -91,9 +95,10 @@ impl Worker {
             .failing
             .as_ref()
             .is_some_and(|failing| now < failing.retry);
-        let (changes, files) = self.shared.with(|locked| {
+        let (changes, files, events) = self.shared.with(|locked| {
             locked.server.handle_timeout(locked.now);
             locked.carry_out();
+            locked.look_for_local_locks();
             let out = &mut *locked.out;
             let is_in_grace = locked.server.is_in_grace();
             if !is_in_grace && self.records.lease() != self.shared.lease {
@@ -110,8 +115,12 @@ impl Worker {
             };
             let files = out.released.len().min(FILES_AT_ONCE);
             let files: Vec<Release> = out.released.drain(..files).collect();
-            (Vec::from(changes), files)
+            let events = std::mem::take(&mut out.events);
+            (Vec::from(changes), files, events)
         });
+        for event in events {
+            self.log.tell(now, event);
+        }
         if !changes.is_empty() {
             self.make(now, changes);
         }

@@ -1,56 +1,55 @@
 //! The announcement of `serve` when it is ready.
 
-use crate::show;
+use super::RunningServer;
+use super::exports::Export;
+use super::live_exports::AbsentExports;
+use super::mount_commands;
+use super::observed::rule_status;
+use super::plan::{self, Plan, Presence};
+use crate::config::connections::ConnectionSettings;
+use crate::control::{ListenerStatus, RuleStatus};
+use crate::listen;
+use crate::listening::Listening;
 use nfs_client::{NfsUrl, printable};
-use nfs_proto::{MOUNT_PORT, NFS_PORT};
 use printing::json;
 use rpcrdma::{Design, Versions};
-use rpcrdma_daemon::addresses::has_host_of;
-use rpcrdma_daemon::config::connections::ConnectionSettings;
-use rpcrdma_daemon::control::{ListenerStatus, RuleStatus};
-use rpcrdma_daemon::listen;
-use rpcrdma_daemon::listening::Listening;
-use rpcrdma_daemon::server::RunningServer;
-use rpcrdma_daemon::server::exports::Export;
-use rpcrdma_daemon::server::live_exports::AbsentExports;
-use rpcrdma_daemon::server::observed::rule_status;
-use rpcrdma_daemon::server::plan::{self, Plan, Presence};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// All there is to say about a running server.
-pub(crate) struct Announcement<'a> {
-    pub(crate) exports: &'a [Plan],
+pub struct Announcement<'a> {
+    exports: &'a [Plan],
     /// Those that are not served now, and why.
-    pub(super) absent: &'a AbsentExports,
+    absent: &'a AbsentExports,
     /// Addresses of RPC-over-RDMA.
-    pub(super) listening: Listening,
+    listening: Listening,
     /// Addresses of MOUNT over TCP: one at least.
-    pub(crate) mount: &'a [SocketAddr],
+    mount: &'a [SocketAddr],
     /// Of RPC-over-RDMA.
-    pub(crate) versions: Versions,
+    versions: Versions,
     /// By which clients may have their handles invalidated.
-    pub(crate) remote_invalidation: Vec<Design>,
+    remote_invalidation: Vec<Design>,
     /// The integrity checks of software iWARP, in words.
-    pub(crate) crc: &'static str,
+    crc: &'static str,
     /// As whom files are used.
-    pub(crate) user: String,
-    pub(crate) limits: String,
-    pub(crate) state: String,
+    user: String,
+    limits: String,
+    state: String,
     /// Address of the metrics.
-    pub(crate) metrics: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
     /// Socket that `rpcrdma stats` asks.
-    pub(crate) control: Option<&'a Path>,
+    control: Option<&'a Path>,
 }
 
 /// The line that `--json` prints.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Line<'a> {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct Line<'a> {
     /// Address of RPC-over-RDMA: the first of `listen`.
     listening: SocketAddr,
     /// Listeners over each provider: the addresses of `listen`, those of RDMA devices beside them, and those of `tcp`.
@@ -72,7 +71,7 @@ pub(crate) struct Line<'a> {
 }
 
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 struct ExportLine<'a> {
     /// The path that clients mount.
     name: &'a str,
@@ -82,12 +81,14 @@ struct ExportLine<'a> {
     read_only: bool,
     /// Its URL for the other commands, with the first address that clients reach.
     url: String,
-    /// The command that mounts it on Linux, from that address.
+    /// The command that mounts it on Linux over RDMA, from that address, with NFS version 4.2 unless the client is older.
     mount: String,
-    /// The commands that mount it on Linux, one for each address that clients reach.
+    /// The commands that mount it on Linux so, one for each address that clients reach.
     mounts: Vec<String>,
     /// The same over TCP: none if the server does not listen for that.
     mounts_over_tcp: Vec<String>,
+    /// The commands that mount it with NFS version 3 over RDMA, one for each address that clients reach.
+    mounts_of_version_three: Vec<String>,
     /// Why it is not served now.
     #[serde(skip_serializing_if = "Option::is_none")]
     absent: Option<&'a str>,
@@ -95,7 +96,7 @@ struct ExportLine<'a> {
 
 impl<'a> Announcement<'a> {
     /// That of a server with these options of connections.
-    pub(super) fn new(server: &'a RunningServer, connections: &ConnectionSettings) -> Self {
+    pub fn new(server: &'a RunningServer, connections: &ConnectionSettings) -> Self {
         Self {
             exports: server.exports().plans(),
             absent: server.exports().absent(),
@@ -115,7 +116,11 @@ impl<'a> Announcement<'a> {
 
 impl Announcement<'_> {
     /// One line of JSON.
-    pub(crate) fn json(&self) -> serde_json::Result<String> {
+    ///
+    /// # Errors
+    ///
+    /// None that is expected: all of it can be written.
+    pub fn json(&self) -> serde_json::Result<String> {
         let from = self.listening.mounted_from();
         let over_tcp = self.listening.mounted_from_over_tcp();
         let exports = self.exports.iter().map(|plan| ExportLine {
@@ -123,21 +128,25 @@ impl Announcement<'_> {
             directory: plan.export.dir.to_string_lossy().into_owned(),
             read_only: plan.read_only(),
             url: self.url(&plan.export).escaped(),
-            mount: self.mount(&plan.export, self.reached()),
+            mount: mount_commands::over_rdma(&plan.export, self.reached()),
             mounts: from
                 .iter()
-                .map(|at| self.mount(&plan.export, *at))
+                .map(|at| mount_commands::over_rdma(&plan.export, *at))
                 .collect(),
             mounts_over_tcp: over_tcp
                 .iter()
-                .map(|at| mount_command("tcp", &plan.export, *at, at.port()))
+                .map(|at| mount_commands::over_tcp(&plan.export, *at))
+                .collect(),
+            mounts_of_version_three: from
+                .iter()
+                .map(|at| self.version_three(&plan.export, *at))
                 .collect(),
             absent: self.absent.get(&plan.export.name).map(|why| &**why),
         });
         json::line(&Line {
             listening: self.listening.first(),
             listeners: self.listening.listeners(),
-            mount_port: self.mount_port(),
+            mount_port: self.mount_port(self.reached()),
             mounts: self.mount.to_vec(),
             metrics: self.metrics,
             control: self.control.map(Path::to_string_lossy),
@@ -157,50 +166,24 @@ impl Announcement<'_> {
         from.first().copied().unwrap_or(self.listening.first())
     }
 
-    /// The port of MOUNT that clients of the first address are told.
-    fn mount_port(&self) -> u16 {
-        self.mount_port_at(self.reached())
-    }
-
-    /// The port of MOUNT for clients of this address: sockets of a service manager may have several.
-    fn mount_port_at(&self, at: SocketAddr) -> u16 {
-        let of_host = self.mount.iter().find(|mount| has_host_of(**mount, at));
-        of_host.or(self.mount.first()).map_or(0, SocketAddr::port)
+    /// The port of MOUNT that clients of this address are told.
+    fn mount_port(&self, at: SocketAddr) -> u16 {
+        mount_commands::mount_port(self.mount, at).unwrap_or(0)
     }
 
     /// URL of the export for our own client.
     fn url(&self, export: &Export) -> NfsUrl {
         let at = self.reached();
         NfsUrl {
-            host: host(at),
+            host: mount_commands::host(at),
             port: at.port(),
             path: export.name.clone().into_bytes(),
         }
     }
 
-    /// The command for a Linux client that reaches this address.
-    fn mount(&self, export: &Export, at: SocketAddr) -> String {
-        mount_command("rdma", export, at, self.mount_port_at(at))
-    }
-
-    /// The commands for a Linux client without an RDMA device: a gateway there, and the mount of it.
-    fn mount_by_gateway(&self, export: &Export) -> [String; 2] {
-        let (listening, mount_port) = (self.reached(), self.mount_port());
-        // A client that can only be on this machine finds our own MOUNT at its usual port.
-        let ours = listening.ip().to_canonical().is_loopback() && mount_port == MOUNT_PORT;
-        let port = if ours { MOUNT_PORT + 2 } else { MOUNT_PORT };
-        let elsewhere = match mount_port {
-            MOUNT_PORT => String::new(),
-            other => format!(" --upstream-mount {other}"),
-        };
-        [
-            format!(
-                "rpcrdma gateway --listen tcp://127.0.0.1 --upstream rdma://{}:{} --mount-port {port}{elsewhere}",
-                bracketed_host(listening),
-                listening.port()
-            ),
-            mount_command("tcp", export, (Ipv4Addr::LOCALHOST, NFS_PORT).into(), port),
-        ]
+    /// The command that mounts version 3, over RDMA, from this address.
+    fn version_three(&self, export: &Export, at: SocketAddr) -> String {
+        mount_commands::version_three("rdma", export, at, self.mount_port(at))
     }
 
     /// The commands for Linux clients, for each export from each address, and how many more there are than are shown.
@@ -210,59 +193,15 @@ impl Announcement<'_> {
         let all = exports.flat_map(|export| from.iter().map(move |at| (export, *at)));
         let shown = MOST_MOUNTS.max(self.exports.len());
         let more = all.clone().count().saturating_sub(shown);
-        let commands = all.take(shown).map(|(export, at)| self.mount(export, at));
+        let commands = all
+            .take(shown)
+            .map(|(export, at)| mount_commands::over_rdma(export, at));
         (commands.collect(), more)
     }
 }
 
-/// The command that mounts from this address, over RDMA or TCP, with MOUNT at this port.
-fn mount_command(over: &str, export: &Export, at: SocketAddr, mount_port: u16) -> String {
-    let (over, tcp, port) = (of_family(over, at), of_family("tcp", at), at.port());
-    let place = format!("{}:{}", bracketed_host(at), export.name);
-    let place = quoted(&place);
-    format!(
-        "mount -t nfs -o vers=3,nolock,proto={over},port={port},mountproto={tcp},mountport={mount_port} {place} /mnt"
-    )
-}
-
 /// Commands to mount in the text, unless there are more exports.
 const MOST_MOUNTS: usize = 16;
-
-/// An address as clients are to write it, without a port or brackets.
-fn host(at: SocketAddr) -> String {
-    match at.ip() {
-        ip if ip.is_unspecified() => "THIS-HOST".to_owned(),
-        ip => ip.to_string(),
-    }
-}
-
-/// The same, with brackets around an IPv6 address, before a colon.
-fn bracketed_host(at: SocketAddr) -> String {
-    match host(at) {
-        host if host.contains(':') => format!("[{host}]"),
-        host => host,
-    }
-}
-
-/// The netid for a kind of address (RFC 5665 §5.1).
-fn of_family(netid: &str, at: SocketAddr) -> String {
-    let six = if at.is_ipv6() { "6" } else { "" };
-    format!("{netid}{six}")
-}
-
-/// A word as a shell reads it: in quotes, if it has characters that mean something to the shell.
-fn quoted(word: &str) -> Cow<'_, str> {
-    let plain = |c: char| c.is_alphanumeric() || "/.:_-+,=@%".contains(c);
-    match word.chars().all(plain) {
-        true => word.into(),
-        // bash, ksh and zsh know `$'...'`, where control characters can be written.
-        false if word.contains(char::is_control) => {
-            let word = word.replace('\\', r"\\").replace('\'', r"\'");
-            format!("$'{}'", printable(word.as_bytes())).into()
-        }
-        false => format!("'{}'", word.replace('\'', r"'\''")).into(),
-    }
-}
 
 impl fmt::Display for Announcement<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -277,7 +216,7 @@ impl fmt::Display for Announcement<'_> {
         };
         writeln!(
             f,
-            "serving NFSv3 on RPC-over-RDMA {versions} ({}){and_tcp}\n",
+            "serving NFSv4.2, 4.1 and 3 on RPC-over-RDMA {versions} ({}){and_tcp}\n",
             self.listening.provider(self.crc)
         )?;
         let common = plan::common_clients(self.exports);
@@ -335,24 +274,30 @@ impl fmt::Display for Announcement<'_> {
                  too, serve on the\naddress of a network card, with --listen ADDR --allow ADDR."
             )?;
         }
+        let reached = self.reached();
         match self.listening.mounted_from_over_tcp().first() {
             Some(&at) => writeln!(
                 f,
                 "or without an RDMA device, over TCP:\n  {}",
-                mount_command("tcp", &first.export, at, at.port())
+                mount_commands::over_tcp(&first.export, at)
             )?,
             None => {
-                let [gateway, mount] = self.mount_by_gateway(&first.export);
+                let mount_port = self.mount_port(reached);
+                let [gateway, mount] =
+                    mount_commands::by_gateway(&first.export, reached, mount_port);
                 writeln!(
                     f,
-                    "or without an RDMA device, over TCP through a gateway on the client:\n  {gateway}\n  {mount}"
+                    "or without an RDMA device, over TCP (serve with --tcp 2049), or through a gateway on the client:\n  \
+                     {gateway}\n  {mount}"
                 )?;
             }
         }
         writeln!(
             f,
-            "or without mounting:\n  rpcrdma ls -l {}",
-            quoted(&self.url(&first.export).to_string())
+            "or with version 3 of NFS, whose clients keep their locks to themselves:\n  {}\nor without mounting:\n  \
+             rpcrdma ls -l {}",
+            self.version_three(&first.export, reached),
+            mount_commands::quoted(&self.url(&first.export).to_string())
         )
     }
 }
@@ -360,7 +305,12 @@ impl fmt::Display for Announcement<'_> {
 /// Name and directory of an export.
 fn is(plan: &Plan) -> String {
     let name = printable(plan.export.name.as_bytes()).to_string();
-    format!("{name} is {}", show::path(&plan.export.dir))
+    format!("{name} is {}", shown_path(&plan.export.dir))
+}
+
+/// A local path for a terminal.
+fn shown_path(path: &Path) -> String {
+    printable(path.as_os_str().as_bytes())
 }
 
 /// Why it is not served now, if it is not.
@@ -379,20 +329,23 @@ fn how(plan: &Plan) -> &'static str {
 }
 
 /// Output of `--check`.
-pub(super) struct Described<'a> {
-    pub(super) plans: &'a [Plan],
+pub struct Described<'a> {
+    /// The exports.
+    pub plans: &'a [Plan],
     /// Those that would not be served now, and why.
-    pub(super) absent: &'a AbsentExports,
+    pub absent: &'a AbsentExports,
     /// Warnings about options that the administrator may not have meant.
-    pub(super) warnings: &'a [String],
-    pub(super) listening: Listening,
-    pub(super) mount: &'a [SocketAddr],
+    pub warnings: &'a [String],
+    /// Addresses of NFS.
+    pub listening: Listening,
+    /// Addresses of MOUNT over TCP.
+    pub mount: &'a [SocketAddr],
 }
 
 /// The line that `--check --json` prints.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct CheckLine<'a> {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct CheckLine<'a> {
     /// Address of RPC-over-RDMA: the first of `listen`.
     listen: SocketAddr,
     /// Listeners over each provider: the addresses of `listen`, those of RDMA devices beside them, and those of `tcp`.
@@ -408,7 +361,7 @@ pub(crate) struct CheckLine<'a> {
 }
 
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 struct CheckedExport<'a> {
     /// The path that clients mount.
     name: &'a str,
@@ -430,7 +383,11 @@ struct CheckedExport<'a> {
 
 impl Described<'_> {
     /// One line of JSON.
-    pub(super) fn json(&self) -> serde_json::Result<String> {
+    ///
+    /// # Errors
+    ///
+    /// None that is expected: all of it can be written.
+    pub fn json(&self) -> serde_json::Result<String> {
         let exports = self.plans.iter().map(|plan| CheckedExport {
             name: &plan.export.name,
             directory: plan.export.dir.to_string_lossy().into_owned(),
@@ -459,7 +416,7 @@ impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "would listen at {}, {} over TCP for MOUNT",
+            "would serve NFSv4.2, 4.1 and 3 at {}, and listen at {} over TCP for MOUNT",
             self.listening.addresses(),
             listen::shown(self.mount)
         )?;
@@ -474,7 +431,7 @@ impl fmt::Display for Described<'_> {
             let presence = match &plan.presence {
                 Presence::Required => String::new(),
                 Presence::Optional => ", nofail".to_owned(),
-                Presence::Mounted(at) => format!(", while {} is mounted", show::path(at)),
+                Presence::Mounted(at) => format!(", while {} is mounted", shown_path(at)),
             };
             let absent = not_there(self.absent, plan);
             writeln!(f, "\n{}{fsid}{mounts}{presence}{absent}", is(plan))?;
@@ -488,11 +445,10 @@ impl fmt::Display for Described<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::plan::ClientPlan;
     use super::*;
+    use crate::listen::mount_addresses;
     use nfs_server::ClientOptions;
-    use rpcrdma_daemon::addresses::at_port;
-    use rpcrdma_daemon::listen::mount_addresses;
-    use rpcrdma_daemon::server::plan::ClientPlan;
     use std::collections::BTreeMap;
 
     fn announce(exports: &[Plan], listening: &str, check: impl FnOnce(&mut Announcement<'_>)) {
@@ -552,75 +508,6 @@ mod tests {
     }
 
     #[test]
-    fn mount_command_names_ports_and_transport() {
-        announce(&[export("/data")], "192.0.2.1:4711", |announcement| {
-            assert_eq!(
-                announcement.mount(&announcement.exports[0].export, announcement.reached()),
-                "mount -t nfs -o vers=3,nolock,proto=rdma,port=4711,mountproto=tcp,mountport=815 \
-                 192.0.2.1:/data /mnt"
-            );
-        });
-        announce(&[export("/data")], "[::1]:20049", |announcement| {
-            assert_eq!(
-                announcement.mount(&announcement.exports[0].export, announcement.reached()),
-                "mount -t nfs -o vers=3,nolock,proto=rdma6,port=20049,mountproto=tcp6,\
-                 mountport=815 '[::1]:/data' /mnt"
-            );
-            assert_eq!(
-                announcement
-                    .url(&announcement.exports[0].export)
-                    .to_string(),
-                "nfs://[::1]/data"
-            );
-        });
-    }
-
-    #[test]
-    fn commands_of_a_mount_over_tcp_name_ports_that_are_free_on_the_client() {
-        let check = |listening: &str, mount_port, expected: [&str; 2]| {
-            announce(&[export("/data")], listening, |announcement| {
-                let mount = [at_port(announcement.reached(), mount_port)];
-                let announcement = Announcement {
-                    listening: announcement.listening.clone(),
-                    mount: &mount,
-                    user: String::new(),
-                    limits: String::new(),
-                    state: String::new(),
-                    remote_invalidation: Vec::new(),
-                    ..*announcement
-                };
-                let export = &announcement.exports[0].export;
-                assert_eq!(announcement.mount_by_gateway(export), expected);
-            });
-        };
-        check(
-            "192.0.2.1:20049",
-            20048,
-            [
-                "rpcrdma gateway --listen tcp://127.0.0.1 --upstream rdma://192.0.2.1:20049 --mount-port 20048",
-                "mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountproto=tcp,mountport=20048 127.0.0.1:/data /mnt",
-            ],
-        );
-        check(
-            "[::1]:4711",
-            20048,
-            [
-                "rpcrdma gateway --listen tcp://127.0.0.1 --upstream rdma://[::1]:4711 --mount-port 20050",
-                "mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountproto=tcp,mountport=20050 127.0.0.1:/data /mnt",
-            ],
-        );
-        check(
-            "127.0.0.1:4711",
-            815,
-            [
-                "rpcrdma gateway --listen tcp://127.0.0.1 --upstream rdma://127.0.0.1:4711 --mount-port 20048 \
-                 --upstream-mount 815",
-                "mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountproto=tcp,mountport=20048 127.0.0.1:/data /mnt",
-            ],
-        );
-    }
-
-    #[test]
     fn each_address_that_clients_reach_has_a_command_to_mount() {
         let at = ["127.0.0.1:20049", "192.0.2.1:4711", "[2001:db8::1]:20049"];
         announce_at(&[export("/a"), export("/b")], &at, |announcement| {
@@ -629,17 +516,17 @@ mod tests {
             let mounts: Vec<&str> = mounts.map(str::trim).collect();
             let expected = |name: &str| {
                 [
-                    format!(
-                        "mount -t nfs -o vers=3,nolock,proto=rdma,port=4711,mountproto=tcp,mountport=815 192.0.2.1:{name} \
-                         /mnt"
-                    ),
-                    format!(
-                        "mount -t nfs -o vers=3,nolock,proto=rdma6,port=20049,mountproto=tcp6,mountport=815 \
-                         '[2001:db8::1]:{name}' /mnt"
-                    ),
+                    format!("mount -t nfs -o proto=rdma,port=4711 192.0.2.1:{name} /mnt"),
+                    format!("mount -t nfs -o proto=rdma6,port=20049 '[2001:db8::1]:{name}' /mnt"),
                 ]
             };
-            assert_eq!(mounts, [expected("/a"), expected("/b")].concat());
+            let version_three = "mount -t nfs -o vers=3,nolock,proto=rdma,port=4711,mountproto=tcp,mountport=815 192.0.2.1:/a /mnt";
+            let [a, b] = [expected("/a"), expected("/b")];
+            let expected_lines = a.iter().chain(&b).map(String::as_str);
+            assert_eq!(
+                mounts,
+                expected_lines.chain([version_three]).collect::<Vec<_>>()
+            );
             assert!(!text.contains("--listen ADDR --allow ADDR"), "{text}");
             let listening = "listening  127.0.0.1:20049, 192.0.2.1:4711, [2001:db8::1]:20049 over RDMA, \
                              127.0.0.1:815, 192.0.2.1:815, [2001:db8::1]:815 over TCP for MOUNT\n";
@@ -652,6 +539,10 @@ mod tests {
                 said["exports"][1]["mounts"],
                 serde_json::json!(expected("/b"))
             );
+            assert_eq!(
+                said["exports"][0]["mounts_of_version_three"][0],
+                version_three
+            );
             assert_eq!(said["mounts"][2], "[2001:db8::1]:815");
         });
     }
@@ -661,8 +552,7 @@ mod tests {
         announce(&[export("/data")], "192.0.2.1:20049", |announcement| {
             let over_tcp = ["127.0.0.1:2049", "[2001:db8::1]:7"];
             announcement.listening.tcp = over_tcp.map(|at| at.parse().unwrap()).into();
-            let expected = "mount -t nfs -o vers=3,nolock,proto=tcp6,port=7,mountproto=tcp6,mountport=7 \
-                            '[2001:db8::1]:/data' /mnt";
+            let expected = "mount -t nfs -o port=7 '[2001:db8::1]:/data' /mnt";
             let text = announcement.to_string();
             assert!(
                 text.contains(&format!("over TCP:\n  {expected}\n")),
@@ -692,7 +582,7 @@ mod tests {
         let at: Vec<&str> = at.iter().map(String::as_str).collect();
         announce_at(&[export("/a"), export("/b")], &at, |announcement| {
             let text = announcement.to_string();
-            assert_eq!(text.matches("proto=rdma").count(), MOST_MOUNTS);
+            assert_eq!(text.matches("-o proto=rdma").count(), MOST_MOUNTS);
             assert!(
                 text.contains("  and 16 more with other addresses"),
                 "{text}"
@@ -711,12 +601,12 @@ mod tests {
                 announcement.url(&first.export).to_string(),
                 "nfs://THIS-HOST/it%27s%20a%20%25"
             );
-            let mount = announcement.mount(&first.export, announcement.reached());
+            let mount = mount_commands::over_rdma(&first.export, announcement.reached());
             assert!(
                 mount.ends_with(r" 'THIS-HOST:/it'\''s a %' /mnt"),
                 "{mount}"
             );
-            let mount = announcement.mount(&second.export, announcement.reached());
+            let mount = mount_commands::over_rdma(&second.export, announcement.reached());
             assert!(mount.ends_with(r" $'THIS-HOST:/tab\x09\'' /mnt"), "{mount}");
             assert!(announcement.to_string().contains(r"/tab\x09' is /srv/data"));
         });

@@ -1,0 +1,83 @@
+//! The state of clients as an administrator sees and changes it: with the names of exports and files.
+
+use super::state::{FileKey, Nfs4State};
+use crate::exports::{Exports, List};
+use crate::fs::HeldFile;
+use nfs_proto::v4::ClientId;
+use nfs4_state::{StateKind, StateView};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// An open, or an owner of locks in an open.
+#[derive(Clone, Debug)]
+pub struct HeldState {
+    /// The client id.
+    pub client: ClientId,
+    /// Name of the owner, in the client's terms.
+    pub owner: Arc<[u8]>,
+    /// Name of the export; `None` if it is exported no more.
+    pub export: Option<String>,
+    /// The file, as the file system names it in handles, in hexadecimal digits.
+    pub file: String,
+    /// Its path on this machine, if that is known.
+    pub path: Option<PathBuf>,
+    /// Whether it was revoked, and is kept for the client to take note.
+    pub is_revoked: bool,
+    /// An open, or the locks of an owner.
+    pub kind: StateKind,
+}
+
+/// A list of what clients hold.
+#[derive(Clone, Debug)]
+pub struct HeldStates {
+    /// Opens and owners of locks.
+    pub states: Vec<HeldState>,
+    /// Whether there are more.
+    pub has_more: bool,
+}
+
+/// Returns opens and owners of locks, of one client or of all: at most so many.
+pub(super) fn held_states(
+    exports: &Exports,
+    state: &Nfs4State,
+    client: Option<ClientId>,
+    max: usize,
+) -> HeldStates {
+    let list = exports.all();
+    let mut listed = HeldStates {
+        states: Vec::new(),
+        has_more: false,
+    };
+    let (mut from, mut held) = (Some(0), Vec::new());
+    while let Some(at) = from {
+        let page = state.states_from(at);
+        from = page.next;
+        let wanted = page.states.into_iter();
+        let wanted = wanted.filter(|(state, _)| client.is_none_or(|its| its == state.client));
+        for (state, file) in wanted {
+            if listed.states.len() == max {
+                listed.has_more = true;
+                from = None;
+            } else {
+                listed.states.push(shown(&list, state, file.as_deref()));
+            }
+            held.extend(file);
+        }
+    }
+    state.release_held(held);
+    listed
+}
+
+fn shown(list: &List, state: StateView<FileKey>, file: Option<&dyn HeldFile>) -> HeldState {
+    let FileKey { export, file: id } = state.file;
+    let digits = id.as_bytes().iter().map(|byte| format!("{byte:02x}"));
+    HeldState {
+        client: state.client,
+        owner: state.owner,
+        export: list.name_of(export).map(str::to_owned),
+        file: digits.collect(),
+        path: file.and_then(HeldFile::path),
+        is_revoked: state.is_revoked,
+        kind: state.kind,
+    }
+}
