@@ -24,6 +24,13 @@ const ENTRY: usize = 4 + 8 + 4;
 /// Bytes of the result beside the entries: operation, status, verifier, end of the list, end of the directory.
 const FRAME: usize = 4 + 4 + 8 + 4 + 4;
 
+/// Bytes of the name and the id of an entry `.` or `..` in the budget of a file system.
+const DOTS: usize = 64;
+
+/// Bytes of names with which a file system gives at least one, behind `.` and `..`: the size that a client wants is a hint, which a
+/// single name may exceed (RFC 8881 §18.23.3).
+const ONE_NAME: usize = 3 * DirBudget::BASE + 4 + 4 + 256;
+
 /// Cookies that mean something else (RFC 8881 §18.23.3): those of the file system are moved behind them.
 const RESERVED_COOKIES: u64 = 2;
 
@@ -59,14 +66,16 @@ impl Nfs4 {
             .min(MAX_DIRECTORY)
             .min(run.room().saturating_sub(FRAME));
         let attributes = ENTRY + attributes::bound(&args.wanted);
+        // At least some entries are read, even if their attributes could be larger than what is wanted in all.
+        let per_entry = attributes.min(bytes / 4);
         let budget = DirBudget {
-            total: bytes,
-            // At least some entries are read, even if their attributes could be larger than what is wanted in all.
-            per_entry: attributes.min(bytes / 4),
+            // The file system has entries for the directory and the one above, too.
+            total: bytes + 2 * (per_entry + DOTS),
+            per_entry,
             per_handle: 0,
             names: match args.dir_count {
                 0 => usize::MAX,
-                count => count as usize,
+                count => (count as usize).max(ONE_NAME),
             },
         };
         let from = match args.cookie.0 {

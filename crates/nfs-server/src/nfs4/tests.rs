@@ -3,6 +3,7 @@
 mod administration;
 mod copies;
 mod files;
+mod hostile;
 mod locking;
 mod mounting;
 mod ranges;
@@ -96,7 +97,11 @@ impl Site {
 
     /// A client with a session.
     fn client(&self, name: &'static [u8]) -> Client<'_> {
-        let caller = Caller::new("127.0.0.1:700".parse().unwrap());
+        self.client_from(name, Caller::new("127.0.0.1:700".parse().unwrap()))
+    }
+
+    /// A client with a session, at some address.
+    fn client_from(&self, name: &'static [u8], caller: Caller) -> Client<'_> {
         let id = self.call(&caller, vec![exchange(name)]);
         let ResOp::ExchangeId(Ok(known)) = id.only() else {
             panic!("{id:?}");
