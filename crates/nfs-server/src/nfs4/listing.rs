@@ -158,7 +158,12 @@ impl Nfs4 {
                 }
                 Below::Export(export) => match run.enter(export) {
                     Ok(at) => Err((export, run.fs(&at), number)),
-                    Err(status) => Ok(Err(status)),
+                    // Its file system is missing now: the directory above still knows the name and the number.
+                    Err(status) => Ok(Ok(Facts {
+                        error: Err(status),
+                        fsid: fsid(export),
+                        ..Facts::of_pseudo(directory_above(number, made, 0), None)
+                    })),
                 },
             };
             jobs.push((name.as_bytes().to_vec(), cookie, facts));
@@ -262,7 +267,7 @@ impl Nfs4 {
                 let cookie = Cookie(entry.cookie.wrapping_add(RESERVED_COOKIES));
                 let wanted = match facts.error {
                     Ok(()) => args.wanted,
-                    Err(_) => Bitmap::of([AttributeNumber::RdattrError as u32]),
+                    Err(_) => facts.known_of(&args.wanted, tells_errors),
                 };
                 let subject = facts.subject(self, minor);
                 let fits = directory.push(cookie, name, |w| {
@@ -334,6 +339,18 @@ impl Facts {
             abilities: crate::fs::Abilities::default(),
             error: Ok(()),
         }
+    }
+
+    /// Returns the attributes of an entry that can be given where its file system cannot be asked: with its error, the number
+    /// under which it is mounted; without, those of an empty directory, as a client that did not ask for the error would have it for the
+    /// whole list, again and again (RFC 8881 §11.4.1, §18.23.3).
+    fn known_of(&self, wanted: &Bitmap, tells_errors: bool) -> Bitmap {
+        let known = |number: u32| match tells_errors {
+            true if number == AttributeNumber::MountedOnFileId as u32 => self.mounted_on != 0,
+            true => number == AttributeNumber::RdattrError as u32,
+            false => number != AttributeNumber::FileHandle as u32,
+        };
+        Bitmap::of(wanted.iter().filter(|&number| known(number)))
     }
 
     /// The facts of an entry of which nothing is known but why.

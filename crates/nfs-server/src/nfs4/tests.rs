@@ -3,6 +3,7 @@
 mod administration;
 mod copies;
 mod files;
+mod grace;
 mod hostile;
 mod locking;
 mod mounting;
@@ -84,10 +85,12 @@ impl Site {
             gid,
             ..AuthSys::default()
         });
-        match self
-            .programs
-            .call(compound_of(2, &cred, operations), caller)
-        {
+        self.answer(compound_of(2, &cred, operations), caller)
+    }
+
+    /// Answers a COMPOUND.
+    fn answer(&self, call: Payload, caller: &Caller) -> Results {
+        match self.programs.call(call, caller) {
             Answer::Now(reply) => Results::of(reply),
             Answer::Blocking(job) => Results::of(job()),
             Answer::Deferred(job) => Results::of(Respond::wait(job).expect("a reply")),
