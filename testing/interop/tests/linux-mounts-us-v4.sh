@@ -201,20 +201,6 @@ errors_of_operations() {
   [ -z "$other" ] || die "operations failed: ${other//$'\n'/, }"
 }
 
-# Version 3 beside it, for a comparison of times.
-timed_copy() {
-  local begin=$EPOCHREALTIME end
-  dd if=/dev/zero of=/mnt/timed bs=1M count=32 conv=fsync 2>/dev/null || die write
-  end=$EPOCHREALTIME
-  local write=$(((${end/./} - ${begin/./}) / 1000))
-  drop_caches
-  begin=$EPOCHREALTIME
-  dd if=/mnt/timed of=/dev/null bs=1M 2>/dev/null || die read
-  end=$EPOCHREALTIME
-  echo "@@note time $1 $PROTO: 32 MiB written in $write ms, read in $(((${end/./} - ${begin/./}) / 1000)) ms"
-  rm /mnt/timed
-}
-
 step 'siw link'
 siw_up
 work_begin
@@ -243,17 +229,6 @@ mount_as 4.2 /mnt
 locks_with_server /mnt/local-lock
 rm /mnt/local-lock
 umount /mnt || die umount
-
-step 'times'
-for protocol in rdma tcp; do
-  over $protocol
-  for version in 3 4.2; do
-    [ "$version-$protocol" != 3-tcp ] || continue
-    mount_as $version /mnt
-    timed_copy $version
-    umount /mnt || die umount
-  done
-done
 
 step 'kernel log'
 dmesg | grep -iE 'nfs|rpc|siw' | tail -n 20
