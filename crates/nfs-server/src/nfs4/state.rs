@@ -99,6 +99,29 @@ impl Default for Nfs4Settings {
 #[derive(Clone)]
 pub struct Nfs4State(Arc<Owner>);
 
+/// Work of the thread of an [`Nfs4State`], for a caller that [does it by itself](Nfs4State::with_clock).
+pub struct Nfs4Upkeep(Worker);
+
+impl Nfs4Upkeep {
+    /// Does all that is due now: makes records of clients, ends leases, and closes files.
+    pub fn run(&mut self) {
+        while self.0.step() {}
+    }
+}
+
+impl Drop for Nfs4Upkeep {
+    /// Requests that wait for the work fail: they hold the state, which holds them.
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+impl std::fmt::Debug for Nfs4Upkeep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Nfs4Upkeep").finish_non_exhaustive()
+    }
+}
+
 /// Ends the thread.
 struct Owner {
     shared: Arc<Shared>,
@@ -177,6 +200,23 @@ impl Nfs4State {
             shared,
             thread: Some(thread.map_err(Nfs4StateError::Thread)?),
         })))
+    }
+
+    /// Reads the records for a caller that owns the clock, and does the work of the thread by itself: simulations and tests.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub fn with_clock(
+        settings: Nfs4Settings,
+        clock: impl Fn() -> Instant + Send + Sync + 'static,
+    ) -> Result<(Self, Nfs4Upkeep), Nfs4StateError> {
+        let (shared, worker) = open(settings, Box::new(clock))?;
+        let owner = Owner {
+            shared,
+            thread: None,
+        };
+        Ok((Self(Arc::new(owner)), Nfs4Upkeep(worker)))
     }
 
     /// Runs `work` with the state locked, then carries out what it demands. `work` must not wait.

@@ -9,6 +9,7 @@
 mod answer;
 mod conversation;
 mod ietf07;
+mod nfs4;
 mod report;
 mod text;
 mod version_two;
@@ -94,7 +95,8 @@ const fn null(prog: u32, vers: u32) -> Procedure {
   rpcrdma probe --rpcrdma-version 2:ietf-07 192.0.2.7
   rpcrdma probe --provider verbs 192.0.2.7
 
-It changes nothing at the peer: it makes two connections and calls procedures that do nothing. \
+It changes no files at the peer: it makes two connections and calls procedures that do nothing; with \
+NFS version 4 it makes a session, and takes it away again. \
 docs/guide/probe.md describes the members of --json. The verdict is one of: rpcrdma, mpa_only, \
 rdma_only, rejected, bad_mpa, not_mpa, closed, silent, refused, unreachable.
 
@@ -355,6 +357,10 @@ impl ProbeArgs {
         found.invalidates = talk
             .call_with_reply_chunk(null(NFS_PROGRAM, NFS_V3))
             .await?;
+        // Minor version 0 has no sessions.
+        if let Some(&minor @ 1..) = report.nfs4_minor_versions.last() {
+            report.nfs4 = Some(nfs4::look(talk, minor).await?);
+        }
         Ok(())
     }
 

@@ -130,6 +130,14 @@ impl Worker {
         self.shared.lock().out.has_work()
     }
 
+    /// Answers those that wait for records, which are not made any more.
+    pub(super) fn abandon(&self) {
+        let answers = self.shared.with(|locked| std::mem::take(locked.answers));
+        for answer in answers.into_values() {
+            answer.give(Err(Status::Delay));
+        }
+    }
+
     /// Makes changes of records, and reports them.
     fn make(&mut self, now: Instant, changes: Vec<(Option<Ticket>, Change)>) {
         let (tickets, batch): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
