@@ -23,7 +23,7 @@ use answer::Answer;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use conversation::{Conversation, NoAnswer};
-use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
+use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFS_V4};
 use oncrpc::{Chain, Procedure};
 use printing::json;
 use printing::latency::{Latencies, milliseconds};
@@ -63,18 +63,8 @@ const PROGRAMS: [(&str, u32, u32); 4] = [
     ("MOUNT", MOUNT_PROGRAM, MOUNT_V3),
 ];
 
-/// The version of NFS that has minor versions.
-const NFS_V4: u32 = 4;
-
 /// The minor versions that there are.
 const MINOR_VERSIONS: [u32; 3] = [0, 1, 2];
-
-/// The one procedure of NFS version 4 that does something, if it is given operations.
-const COMPOUND: Procedure = Procedure {
-    prog: NFS_PROGRAM,
-    vers: NFS_V4,
-    proc: 1,
-};
 
 /// The procedure that does nothing, of any program.
 const fn null(prog: u32, vers: u32) -> Procedure {
@@ -339,7 +329,7 @@ impl ProbeArgs {
         if report.programs.iter().any(has) {
             for minor in MINOR_VERSIONS {
                 // No tag, and no operations (RFC 8881 §16.2).
-                let heard = talk.call(COMPOUND, &[0, minor, 0]).await?;
+                let heard = talk.call(nfs4::COMPOUND, &[0, minor, 0]).await?;
                 if answer::is_compound_done(&heard) {
                     report.nfs4_minor_versions.push(minor);
                 }

@@ -1,6 +1,5 @@
 //! A server of NFS version 4.1 or 4.2: its name, its lease, and the limits of a session, which is made and taken away again.
 
-use super::COMPOUND;
 use super::answer;
 use super::conversation::{Conversation, NoAnswer};
 use nfs_proto::v4::file::GetAttrArgs;
@@ -13,10 +12,18 @@ use nfs_proto::v4::{
     ArgOp, Attribute, AttributeNumber, Bitmap, CallWriter, ClientId, CompoundRes, Identifier,
     ResOp, SequenceId, SessionId, SlotId, Tag, Verifier,
 };
+use nfs_proto::{NFS_PROGRAM, NFS_V4};
 use oncrpc::xdr::Payload;
-use oncrpc::{read_reply, write_call};
+use oncrpc::{Procedure, read_reply, write_call};
 use serde::Serialize;
 use std::hash::{BuildHasher, RandomState};
+
+/// The one procedure of NFS version 4 that does something, if it is given operations.
+pub(super) const COMPOUND: Procedure = Procedure {
+    prog: NFS_PROGRAM,
+    vers: NFS_V4,
+    proc: 1,
+};
 
 /// More than any server grants: it answers with its limits.
 const MOST: u32 = 16 << 20;
@@ -142,20 +149,12 @@ async fn create(
         max_requests: 1024,
         ..ChannelAttributes::default()
     };
-    let back = ChannelAttributes {
-        max_request: 4096,
-        max_response: 4096,
-        max_response_cached: 0,
-        max_operations: 2,
-        max_requests: 1,
-        ..ChannelAttributes::default()
-    };
     let create = ArgOp::CreateSession(CreateSessionArgs {
         client,
         sequence,
         flags: CreateSessionFlags::empty(),
         fore: most,
-        back,
+        back: most,
         callback_program: 0x4000_0000,
         callback_security: CallbackSecurities::default(),
     });

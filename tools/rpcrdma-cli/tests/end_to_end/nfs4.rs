@@ -1,4 +1,4 @@
-//! What an administrator sees of NFSv4 clients, and does with them: by a small client over TCP.
+//! NFSv4 clients as an administrator sees and ends them, by a small client over TCP.
 
 use crate::running::{Served, fails, ok, text};
 use crate::statistics::{get, said};
