@@ -40,6 +40,8 @@ targets! {
     rpc
     nfs
     nfs4
+    nfs4_compound
+    nfs4_state
     text
     iwarp_stream
     iwarp_pair

@@ -22,6 +22,8 @@
 //! | [`iwarp_pair`] | two ends of iWARP that keep to the rules; damage in the end | everything arrives as it was, or not at all |
 //! | [`rpcrdma_client`], [`rpcrdma_server`] | either end of RPC-over-RDMA, in either version, its user, a peer that says anything, work that completes in any order | credits and Receives; no answer while its call is read; each call ends once and with nothing exposed; nothing is invalidated that is needed or was not offered |
 //! | [`nfs_dispatch`] | calls of the NFS, NFSACL and MOUNT programs over a file system in memory | a reply has results of its procedure and keeps to its bound; a call that comes again is executed once |
+//! | [`nfs4_compound`] | operations behind a SEQUENCE, of a server of NFS version 4 over a file system in memory | the reply says how far each COMPOUND got; its slot is free afterwards; a retry gets the same reply |
+//! | [`nfs4_state`] | events of clients, leases, restarts and stable storage, for the state of version 4 | no table grows beyond its limit; in the end nothing is left |
 //! | [`nfs_client`] | a client of files, a server whose replies change on their way | everything ends; no name leads elsewhere; errors can be shown |
 //!
 //! Everything is bounded: the peak of what a target allocates is compared with what its input
@@ -36,6 +38,8 @@ mod memory;
 mod mpa;
 mod nfs;
 mod nfs4;
+mod nfs4_compound;
+mod nfs4_state;
 mod nfs_client;
 mod nfs_dispatch;
 mod nfs_scan;
@@ -56,6 +60,8 @@ pub use nfs_client::nfs_client;
 pub use nfs_dispatch::nfs_dispatch;
 pub use nfs_scan::nfs_scan;
 pub use nfs4::nfs4;
+pub use nfs4_compound::nfs4_compound;
+pub use nfs4_state::nfs4_state;
 pub use rpc::rpc;
 pub use rpcrdma::ietf07::{rpcrdma_ietf07_client, rpcrdma_ietf07_server};
 pub use rpcrdma::{rpcrdma_client, rpcrdma_server};

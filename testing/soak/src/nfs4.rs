@@ -4,22 +4,24 @@
 //! or drops, as a connection does that ends. It sees each reply when it is made, and tells a model of it ([`reference`]), also where the
 //! client does not get it and has to repeat its request.
 
+mod choices;
+mod ends;
+mod machine;
 mod reference;
 mod site;
 mod wire;
 
 use crate::dice::Dice;
 use crate::stage::{Stage, count};
-use nfs_proto::v4::lock::LockType;
-use nfs_proto::v4::{ClientId, SessionId, StateId, Status};
-use nfs_server::Nfs4State;
+use machine::{Live, Machine, Slot};
+use nfs_proto::v4::{ClientId, StateId, Status};
 use oncrpc::Caller;
 use oncrpc::xdr::Payload;
-use reference::{Circumstances, DIRECTORIES, Reference};
-use site::{Answered, COURTESY, Copy, LEASE, Site, advance, is_later, outcome};
-use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
-use wire::{At, BYTES, Got, Op, Outcome, PARTS};
+use reference::{Circumstances, Reference};
+use site::{Answered, Copy, Site, advance, outcome};
+use std::collections::VecDeque;
+use std::time::Duration;
+use wire::{At, Got, Op, Outcome};
 
 /// Names of files, and of directories.
 const NAMES: usize = 3;
@@ -62,59 +64,6 @@ struct Sim<'a> {
     stamp: u8,
 }
 
-/// A client's machine.
-struct Machine {
-    name: String,
-    instance: u8,
-    callers: Vec<Caller>,
-    live: Option<Live>,
-    held: Vec<Held>,
-    plan: VecDeque<Plan>,
-    silent_until: Instant,
-}
-
-/// A session, as its client knows it.
-struct Live {
-    client: ClientId,
-    session: SessionId,
-    epoch: u32,
-    is_complete: bool,
-    slots: Vec<Slot>,
-}
-
-#[derive(Default)]
-struct Slot {
-    sequence: u32,
-    request: Option<Request>,
-}
-
-/// An open, as its client knows it.
-#[derive(Clone, Debug)]
-struct Held {
-    owner: u8,
-    handle: Vec<u8>,
-    state: StateId,
-    access: u32,
-    deny: u32,
-    locks: BTreeMap<u8, Locked>,
-    epoch: u32,
-}
-
-/// Locks of an owner in an open.
-#[derive(Clone, Debug)]
-struct Locked {
-    state: StateId,
-    parts: [Option<bool>; PARTS],
-}
-
-/// A step on the way back after a restart.
-#[derive(Clone, Debug)]
-enum Plan {
-    Open(u8, Vec<u8>),
-    Lock(u8, Vec<u8>, u8, (usize, usize), bool),
-    Complete,
-}
-
 /// A request that is not ended.
 struct Request {
     machine: usize,
@@ -124,8 +73,11 @@ struct Request {
     op: Op,
     is_lie: bool,
     graced: bool,
+    /// It was not sent as yet.
+    is_new: bool,
     flat: Vec<u8>,
-    copies: Vec<Copy>,
+    /// Each with whether it is the first, which is executed.
+    copies: Vec<(bool, Copy)>,
     reply: Option<Vec<u8>>,
     outcome: Option<Outcome>,
 }
@@ -134,15 +86,8 @@ impl<'a> Sim<'a> {
     fn new(stage: &'a Stage, local: bool, mut dice: Dice) -> Self {
         let site = Site::new(local);
         let (least, most) = stage.scenario.clients;
-        let machines = (0..dice.within(least, most)).map(|number| Machine {
-            name: format!("machine {number}"),
-            instance: 1,
-            callers: Vec::new(),
-            live: None,
-            held: Vec::new(),
-            plan: VecDeque::new(),
-            silent_until: site.now(),
-        });
+        let machines = (0..dice.within(least, most))
+            .map(|number| Machine::new(format!("machine {number}"), site.now()));
         Self {
             machines: machines.collect(),
             free: site.free(),
@@ -211,6 +156,7 @@ impl<'a> Sim<'a> {
 
     fn work(&mut self) {
         self.site.work();
+        self.reference.is_ending = false;
         if !self.site.is_in_grace() {
             self.reference.end_grace();
         }
@@ -219,6 +165,9 @@ impl<'a> Sim<'a> {
     fn check_usage(&mut self) -> Result<(), String> {
         let usage = self.site.nfs().state().usage();
         let expected = self.reference.usage();
+        if self.reference.is_ending {
+            return Ok(());
+        }
         let is_uncertain = self.reference.is_uncertain(self.site.now());
         let is = (usage.states, usage.locks);
         let is_good = match is_uncertain {
@@ -398,6 +347,7 @@ impl<'a> Sim<'a> {
             op,
             is_lie,
             graced: false,
+            is_new: true,
             flat: wire::flat(&message).to_vec(),
             copies: Vec::new(),
             reply: None,
@@ -426,7 +376,7 @@ impl<'a> Sim<'a> {
         caller: &Caller,
     ) -> Result<(), String> {
         request.graced |= self.site.is_in_grace();
-        let is_first = request.reply.is_none() && request.copies.is_empty();
+        let is_first = std::mem::replace(&mut request.is_new, false);
         let answer = self.site.call(message, caller);
         let was_taken = match &answer {
             Answered::Later(_) => is_first,
@@ -436,13 +386,18 @@ impl<'a> Sim<'a> {
         if was_taken {
             self.reference.renew(request.client, self.site.now());
         }
-        self.take(request, answer)
+        self.take(request, answer, is_first)
     }
 
     /// Takes an answer to a copy of a request.
-    fn take(&mut self, request: &mut Request, answer: Answered) -> Result<(), String> {
+    fn take(
+        &mut self,
+        request: &mut Request,
+        answer: Answered,
+        is_first: bool,
+    ) -> Result<(), String> {
         match answer {
-            Answered::Later(copy) => request.copies.push(copy),
+            Answered::Later(copy) => request.copies.push((is_first, copy)),
             Answered::Nothing => {}
             Answered::Reply(reply) => self.replied(request, &reply)?,
         }
@@ -541,7 +496,7 @@ impl<'a> Sim<'a> {
 
     /// A connection ends with a job that was not begun.
     fn cancel(&mut self, request: &mut Request) {
-        let job = |copy: &Copy| matches!(copy, Copy::Job(_));
+        let job = |(_, copy): &(bool, Copy)| matches!(copy, Copy::Job(_));
         if let Some(place) = request.copies.iter().position(job) {
             count(&self.stage.counts.cancelled);
             let (at, op) = (request.machine, &request.op);
@@ -555,19 +510,14 @@ impl<'a> Sim<'a> {
             return Ok(());
         }
         let place = self.dice.below(request.copies.len());
-        let copy = request.copies.swap_remove(place);
+        let (is_first, copy) = request.copies.swap_remove(place);
         request.graced |= self.site.is_in_grace();
-        let is_first = request.reply.is_none();
         let mut answer = advance(copy);
         // The model is told of what is executed in its order.
-        let waits_for_another = request
-            .copies
-            .iter()
-            .any(|copy| matches!(copy, Copy::Job(_)));
-        if self.local && is_first && !waits_for_another && !matches!(request.op, Op::Complete) {
+        if self.local && is_first && !matches!(request.op, Op::Complete) {
             answer = site::settle(answer);
         }
-        self.take(request, answer)
+        self.take(request, answer, is_first)
     }
 
     /// The client gets the reply.
@@ -595,604 +545,6 @@ impl<'a> Sim<'a> {
         if !request.copies.is_empty() {
             self.orphans.push(request);
         }
-    }
-
-    /// Requests that no honest client sends: nothing comes of them.
-    fn lie_about_session(&mut self, at: usize, slot: usize) -> Result<(), String> {
-        let Some(live) = &self.machines[at].live else {
-            return Ok(());
-        };
-        let mut place = At {
-            session: live.session,
-            slot: u32::try_from(slot).expect("a few slots"),
-            sequence: live.slots[slot].sequence,
-            highest: 0,
-            keep: true,
-        };
-        place.highest = place.slot;
-        let is_old = live.epoch != self.site.epoch;
-        let (lie, expected) = match self.dice.below(5) {
-            0 => ("ahead", Status::SequenceMisordered),
-            1 => ("behind", Status::SequenceMisordered),
-            2 => ("no slot", Status::BadSlot),
-            3 => ("no highest slot", Status::BadHighSlot),
-            _ => ("no session", Status::BadSession),
-        };
-        match lie {
-            "ahead" => place.sequence = place.sequence.wrapping_add(2),
-            "behind" => place.sequence = place.sequence.wrapping_sub(1),
-            "no slot" => place.slot = 5000,
-            "no highest slot" => {
-                place.sequence = place.sequence.wrapping_add(1);
-                place.highest = 5000;
-            }
-            _ => place.session.0[15] ^= 1,
-        }
-        let client = live.client;
-        let call = wire::request(place, &Op::Remove { name: 0 });
-        let caller = self.caller(at);
-        let told = self.call(call, &caller)?.status;
-        self.note(|| format!("{at} lies, {lie}: {told:?}"));
-        match told {
-            Err(status) if status == expected => Ok(()),
-            // It has lost its session, and does not know as yet.
-            Err(Status::BadSession) if is_old => Ok(()),
-            Err(Status::BadSession) => self.reference.lose(client, self.site.now()),
-            other => Err(format!("a SEQUENCE that lies, {lie}: {other:?}")),
-        }
-    }
-
-    fn choose(&mut self, at: usize) -> (Op, bool) {
-        let dice = &mut self.dice;
-        let held = &self.machines[at].held;
-        let name = dice.below(NAMES) as u8;
-        let owner = dice.below(OWNERS) as u8;
-        let access = dice.of(&[1, 2, 3, 3]);
-        let deny = dice.of(&[0, 0, 0, 0, 0, 1, 2, 3]);
-        let open = Op::Open {
-            owner,
-            name,
-            access,
-            deny,
-            guarded: dice.once_in(4),
-        };
-        let kind = dice.below(20);
-        if held.is_empty() || kind < 3 {
-            return (open, false);
-        }
-        let of = held[dice.below(held.len())].clone();
-        let handle = of.handle.clone();
-        let locked = of.locks.iter().next();
-        let first = dice.below(PARTS);
-        let range = (first, dice.within(first, PARTS - 1));
-        let state = match (locked, dice.below(6)) {
-            (_, 0) => StateId::default(),
-            (Some((_, locked)), 1..3) => locked.state,
-            _ => of.state,
-        };
-        let op = match kind {
-            3 => Op::Renew,
-            4 => Op::OpenHandle {
-                owner,
-                handle,
-                access,
-                deny,
-                reclaims: false,
-            },
-            5 | 6 => Op::Close {
-                handle,
-                state: of.state,
-            },
-            7..10 => {
-                let locker = of.owner * 2 + u8::from(dice.coin());
-                let kinds = [LockType::Read, LockType::Write, LockType::Write];
-                Op::Lock {
-                    handle,
-                    open: of.state,
-                    known: of.locks.get(&locker).map(|locked| locked.state),
-                    locker,
-                    range,
-                    kind: match dice.once_in(12) {
-                        true => LockType::WriteWait,
-                        false => dice.of(&kinds),
-                    },
-                    reclaims: false,
-                }
-            }
-            10 | 11 => match locked {
-                Some((_, locked)) => Op::Unlock {
-                    handle,
-                    state: locked.state,
-                    range,
-                },
-                None => open,
-            },
-            12 | 13 => {
-                self.stamp = self.stamp.wrapping_add(1);
-                let offset = dice.below(BYTES);
-                let len = dice.within(1, 2 * BYTES);
-                Op::Write {
-                    handle,
-                    state,
-                    offset,
-                    data: vec![self.stamp; len],
-                }
-            }
-            14 => Op::Read { handle, state },
-            15 => Op::Rename {
-                from: name,
-                to: dice.below(NAMES) as u8,
-            },
-            16 => match dice.coin() {
-                true => Op::Remove { name },
-                false => Op::Remove {
-                    name: DIRECTORIES + name,
-                },
-            },
-            17 => Op::MakeDirectory {
-                name: DIRECTORIES + name,
-            },
-            18 => {
-                let mut states: Vec<_> = self.graveyard.iter().copied().collect();
-                states.push(of.state);
-                Op::Test { states }
-            }
-            _ => return (self.lie(at, &of), true),
-        };
-        (op, false)
-    }
-
-    /// A use of a state id that the client does not have.
-    fn lie(&mut self, at: usize, of: &Held) -> Op {
-        let dice = &mut self.dice;
-        let others = self.machines.iter().enumerate();
-        let others = others.filter(|(other, _)| *other != at);
-        let others: Vec<_> = others
-            .flat_map(|(_, machine)| machine.held.iter().map(|held| held.state))
-            .collect();
-        let mut state = match others.is_empty() {
-            true => of.state,
-            false => dice.of(&others),
-        };
-        if others.is_empty() || dice.coin() {
-            state = of.state;
-            match dice.coin() {
-                true => state.other[dice.below(12)] ^= 1 << dice.below(8),
-                false => state.seqid = state.seqid.wrapping_add(1000),
-            }
-        }
-        let handle = of.handle.clone();
-        match dice.below(5) {
-            0 => Op::Close { handle, state },
-            1 => Op::Unlock {
-                handle,
-                state,
-                range: (0, PARTS - 1),
-            },
-            2 => Op::Lock {
-                handle,
-                open: state,
-                known: None,
-                locker: 9,
-                range: (0, PARTS - 1),
-                kind: LockType::Write,
-                reclaims: false,
-            },
-            3 => Op::OpenHandle {
-                owner: 0,
-                handle,
-                access: 3,
-                deny: 0,
-                reclaims: true,
-            },
-            _ => Op::Write {
-                handle,
-                state,
-                offset: 0,
-                data: vec![255; BYTES],
-            },
-        }
-    }
-
-    /// The server is killed and comes back.
-    fn restart(&mut self) -> Result<(), String> {
-        self.note(|| "the server restarts".into());
-        count(&self.stage.counts.restarts);
-        let mut requests: Vec<Request> = std::mem::take(&mut self.orphans);
-        // What has been answered was executed.
-        for machine in 0..self.machines.len() {
-            let slots = match &mut self.machines[machine].live {
-                Some(live) => live.slots.len(),
-                None => 0,
-            };
-            for slot in 0..slots {
-                let Some(live) = &mut self.machines[machine].live else {
-                    continue;
-                };
-                if let Some(mut request) = live.slots[slot].request.take() {
-                    self.drain(&mut request)?;
-                    self.put_back(machine, slot, request);
-                }
-            }
-        }
-        for request in &mut requests {
-            self.drain(request)?;
-        }
-        drop(requests);
-        let was_in_grace = self.site.is_in_grace();
-        self.site.start();
-        self.reference.restart(self.site.now(), was_in_grace);
-        for machine in &mut self.machines {
-            machine.callers.clear();
-        }
-        Ok(())
-    }
-
-    /// Takes the replies that there are, and drops the other copies of a request.
-    fn drain(&mut self, request: &mut Request) -> Result<(), String> {
-        for copy in std::mem::take(&mut request.copies) {
-            if let copy @ Copy::Waits(_) = copy
-                && let Answered::Reply(reply) = advance(copy)
-            {
-                self.replied(request, &reply)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// All clients leave, in order or by their silence; then nothing is left.
-    fn end(&mut self) -> Result<(), String> {
-        self.note(|| "the end".into());
-        for at in 0..self.machines.len() {
-            self.end_requests(at)?;
-            if self.dice.coin() {
-                self.leave(at)?;
-            }
-        }
-        for _ in 0..TRIES {
-            for mut request in std::mem::take(&mut self.orphans) {
-                self.advance_one(&mut request)?;
-                if !request.copies.is_empty() {
-                    self.orphans.push(request);
-                }
-            }
-            self.work();
-        }
-        if !self.orphans.is_empty() {
-            return Err("a request never ends".into());
-        }
-        for _ in 0..4 {
-            self.site.pass(LEASE + COURTESY);
-            self.work();
-        }
-        for at in 0..self.machines.len() {
-            for client in self.reference.of_machine(at) {
-                self.reference.lose(client, self.site.now())?;
-            }
-        }
-        self.check_nothing(self.site.nfs().state())?;
-        self.clean_up()
-    }
-
-    fn check_nothing(&self, state: &Nfs4State) -> Result<(), String> {
-        match state.usage() == Default::default() {
-            true => Ok(()),
-            false => Err(format!("left: {:?}", state.usage())),
-        }
-    }
-
-    /// Lets what is on its way end.
-    fn end_requests(&mut self, at: usize) -> Result<(), String> {
-        for _ in 0..TRIES {
-            let Some(live) = &self.machines[at].live else {
-                return Ok(());
-            };
-            let busy = live.slots.iter().position(|slot| slot.request.is_some());
-            match busy {
-                Some(slot) => self.go_on(at, slot)?,
-                None => return Ok(()),
-            }
-            self.work();
-        }
-        Err("a request never ends".into())
-    }
-
-    /// A machine closes all that it has, and says that it goes.
-    fn leave(&mut self, at: usize) -> Result<(), String> {
-        while let Some(held) = self.machines[at].held.pop() {
-            if self.machines[at].live.is_none() || held.epoch != self.site.epoch {
-                continue;
-            }
-            self.machines[at].held.push(held.clone());
-            let op = Op::Close {
-                handle: held.handle.clone(),
-                state: held.state,
-            };
-            if !self.ask(at, op)? {
-                return Ok(());
-            }
-        }
-        let Some(live) = self.machines[at].live.take() else {
-            return Ok(());
-        };
-        let caller = self.caller(at);
-        self.call(wire::destroy_session(live.session), &caller)?;
-        self.call(wire::destroy_client(live.client), &caller)?;
-        Ok(())
-    }
-
-    /// A machine makes a request, and waits for its reply. Returns whether it has a session, and the request was executed.
-    fn ask(&mut self, at: usize, op: Op) -> Result<bool, String> {
-        for _ in 0..TRIES {
-            let Some(live) = &mut self.machines[at].live else {
-                return Ok(false);
-            };
-            live.slots[0].sequence = live.slots[0].sequence.wrapping_add(1);
-            let place = At {
-                session: live.session,
-                slot: 0,
-                sequence: live.slots[0].sequence,
-                highest: 0,
-                keep: false,
-            };
-            let message = wire::request(place, &op);
-            let mut request = Request {
-                machine: at,
-                client: live.client,
-                at: place,
-                epoch: live.epoch,
-                op: op.clone(),
-                is_lie: false,
-                graced: self.site.is_in_grace(),
-                flat: Vec::new(),
-                copies: Vec::new(),
-                reply: None,
-                outcome: None,
-            };
-            let caller = self.caller(at);
-            let reply = self.site.call_now(message, &caller);
-            self.replied(&mut request, &reply)?;
-            let status = request.outcome.as_ref().map(|what| what.status);
-            self.receive(at, request);
-            match status {
-                Some(Ok(())) => return Ok(true),
-                Some(status) if is_later(status) => {
-                    self.site.pass(Duration::from_secs(1));
-                    self.work();
-                }
-                _ => return Ok(false),
-            }
-        }
-        Err("asked too often".into())
-    }
-
-    /// One more client removes all names: then nothing is held.
-    fn clean_up(&mut self) -> Result<(), String> {
-        let at = self.machines.len();
-        self.machines.push(Machine {
-            name: "the last".into(),
-            instance: 1,
-            callers: Vec::new(),
-            live: None,
-            held: Vec::new(),
-            plan: VecDeque::new(),
-            silent_until: self.site.now(),
-        });
-        self.connect(at)?;
-        self.ask(at, Op::Complete)?;
-        for name in self.reference.names() {
-            if !self.ask(at, Op::Remove { name })? {
-                return Err(format!("name {name} cannot be removed"));
-            }
-        }
-        self.leave(at)?;
-        self.work();
-        self.check_nothing(self.site.nfs().state())?;
-        match self.local || self.site.free() == self.free {
-            true => Ok(()),
-            false => Err(format!(
-                "{} bytes free, not {}",
-                self.site.free(),
-                self.free
-            )),
-        }
-    }
-}
-
-impl Machine {
-    /// Steps to have again what it had.
-    fn way_back(&self) -> VecDeque<Plan> {
-        let mut plan = VecDeque::new();
-        for held in &self.held {
-            plan.push_back(Plan::Open(held.owner, held.handle.clone()));
-            for (&locker, locked) in &held.locks {
-                let mut part = 0;
-                while part < PARTS {
-                    let first = part;
-                    while part < PARTS && locked.parts[part] == locked.parts[first] {
-                        part += 1;
-                    }
-                    if let Some(exclusive) = locked.parts[first] {
-                        plan.push_back(Plan::Lock(
-                            held.owner,
-                            held.handle.clone(),
-                            locker,
-                            (first, part - 1),
-                            exclusive,
-                        ));
-                    }
-                }
-            }
-        }
-        plan.push_back(Plan::Complete);
-        plan
-    }
-
-    fn held(&mut self, owner: u8, handle: &[u8]) -> Option<&mut Held> {
-        let mut held = self.held.iter_mut();
-        held.find(|held| held.owner == owner && held.handle == handle)
-    }
-
-    fn follow(&mut self, plan: &Plan, epoch: u32) -> Option<Op> {
-        match plan {
-            Plan::Complete => Some(Op::Complete),
-            Plan::Open(owner, handle) => {
-                let held = self.held(*owner, handle)?;
-                Some(Op::OpenHandle {
-                    owner: *owner,
-                    handle: handle.clone(),
-                    access: held.access,
-                    deny: held.deny,
-                    reclaims: true,
-                })
-            }
-            Plan::Lock(owner, handle, locker, range, exclusive) => {
-                let held = self.held(*owner, handle)?;
-                if held.epoch != epoch {
-                    return None;
-                }
-                let locked = held.locks.get(locker)?;
-                Some(Op::Lock {
-                    handle: handle.clone(),
-                    open: held.state,
-                    known: (locked.state != StateId::default()).then_some(locked.state),
-                    locker: *locker,
-                    range: *range,
-                    kind: match exclusive {
-                        true => LockType::Write,
-                        false => LockType::Read,
-                    },
-                    reclaims: true,
-                })
-            }
-        }
-    }
-
-    /// Learns from a reply. Returns a state id that is gone.
-    fn learn(&mut self, op: &Op, epoch: u32, what: &Outcome) -> Option<StateId> {
-        let is_put_off = is_later(what.status);
-        match op {
-            Op::Complete if matches!(what.status, Ok(()) | Err(Status::CompleteAlready)) => {
-                if let Some(live) = &mut self.live {
-                    live.is_complete = true;
-                }
-                self.plan.clear();
-                // What was not reclaimed is lost.
-                self.held.retain(|held| held.epoch == epoch);
-            }
-            Op::Open {
-                owner,
-                access,
-                deny,
-                ..
-            }
-            | Op::OpenHandle {
-                owner,
-                access,
-                deny,
-                ..
-            } => {
-                let reclaims = matches!(op, Op::OpenHandle { reclaims: true, .. });
-                if let (Ok(()), Got::Opened(state, handle)) = (what.status, &what.got) {
-                    self.opened((*owner, *access, *deny), *state, handle, epoch);
-                } else if let (Op::OpenHandle { handle, .. }, true, false) =
-                    (op, reclaims, is_put_off)
-                {
-                    let lost = |held: &Held| held.owner == *owner && held.handle == *handle;
-                    self.held.retain(|held| !lost(held) || held.epoch == epoch);
-                }
-                if reclaims && !is_put_off {
-                    self.plan.pop_front();
-                }
-            }
-            Op::Close { state, .. } if what.status.is_ok() => {
-                self.held.retain(|held| held.state.other != state.other);
-                return Some(*state);
-            }
-            Op::Lock {
-                handle,
-                open,
-                locker,
-                range,
-                kind,
-                reclaims,
-                ..
-            } => {
-                if *reclaims && !is_put_off {
-                    self.plan.pop_front();
-                }
-                let mut held = self.held.iter_mut();
-                let held =
-                    held.find(|held| held.handle == *handle && held.state.other == open.other)?;
-                if let (Ok(()), Got::State(state)) = (what.status, &what.got) {
-                    let locked = held.locks.entry(*locker).or_insert(Locked {
-                        state: *state,
-                        parts: [None; PARTS],
-                    });
-                    locked.state = newest(locked.state, *state);
-                    let exclusive = matches!(kind, LockType::Write | LockType::WriteWait);
-                    locked.parts[range.0..=range.1].fill(Some(exclusive));
-                } else if *reclaims
-                    && !is_put_off
-                    && let Some(locked) = held.locks.get_mut(locker)
-                {
-                    locked.parts[range.0..=range.1].fill(None);
-                }
-            }
-            Op::Unlock { state, range, .. } => {
-                if let (Ok(()), Got::State(new)) = (what.status, &what.got) {
-                    let mut all = self
-                        .held
-                        .iter_mut()
-                        .flat_map(|held| held.locks.values_mut());
-                    let locked = all.find(|locked| locked.state.other == state.other)?;
-                    locked.state = newest(locked.state, *new);
-                    locked.parts[range.0..=range.1].fill(None);
-                }
-            }
-            _ => {}
-        }
-        None
-    }
-
-    fn opened(
-        &mut self,
-        (owner, access, deny): (u8, u32, u32),
-        state: StateId,
-        handle: &[u8],
-        epoch: u32,
-    ) {
-        match self.held(owner, handle) {
-            Some(held) if held.state.other == state.other => {
-                held.state = newest(held.state, state);
-                held.access |= access;
-                held.deny |= deny;
-            }
-            Some(held) => {
-                // It is open again: its locks have new states.
-                (held.state, held.epoch) = (state, epoch);
-                for locked in held.locks.values_mut() {
-                    locked.state = StateId::default();
-                }
-            }
-            None => self.held.push(Held {
-                owner,
-                handle: handle.to_vec(),
-                state,
-                access,
-                deny,
-                locks: BTreeMap::new(),
-                epoch,
-            }),
-        }
-    }
-}
-
-/// The newer of two ids of one state; replies may come in any order.
-fn newest(one: StateId, other: StateId) -> StateId {
-    match one.other == other.other && one.seqid > other.seqid {
-        true => one,
-        false => other,
     }
 }
 

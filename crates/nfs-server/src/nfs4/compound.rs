@@ -19,10 +19,10 @@ use crate::in_flight::Counted as InFlight;
 use arc_swap::Guard;
 use nfs_proto::v4::session::SequenceArgs;
 use nfs_proto::v4::{
-    ArgOp, ClientId, CompoundArgs, Operation, ReplyWriter, ResOp, StateId, Status, Tag,
+    ArgOp, ClientId, CompoundArgs, CompoundRes, Operation, ReplyWriter, ResOp, StateId, Status, Tag,
 };
 use nfs4_state::{RequestDigest, SequenceCall, Sequenced};
-use oncrpc::xdr::{Payload, Place, Writer};
+use oncrpc::xdr::{Payload, Place, Reader, Writer};
 use oncrpc::{Answer, Call, Caller, Credential, Reply, ReplyBound, Respond};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -340,9 +340,7 @@ impl Nfs4 {
                         return Answer::Now(self.complete(run));
                     }
                     Begun::Replays(body) => {
-                        let mut writer = self.header(&call);
-                        writer.fixed(&body);
-                        return Answer::message(writer.finish());
+                        return Answer::message(replayed(self.header(&call), &body));
                     }
                     Begun::Waits => {
                         call.cred = run.cred;
@@ -584,6 +582,36 @@ fn body(message: &Payload, results_at: usize) -> bytes::Bytes {
     let mut kept = Vec::new();
     message.visit_stream(results_at, |piece| kept.extend_from_slice(piece));
     kept.into()
+}
+
+/// Writes results that were kept: data for which the retry has a chunk is an item again, whatever the first reply was sent with (RFC
+/// 8267 §6.4).
+fn replayed(mut header: Writer, body: &[u8]) -> Payload {
+    let mut results = match CompoundRes::parse(Reader::new(body)) {
+        Ok(results) if has_items(results.clone()) => results,
+        _ => {
+            header.fixed(body);
+            return header.finish();
+        }
+    };
+    let mut reply = ReplyWriter::new(header, results.tag, results.status);
+    while let Some(Ok(result)) = results.next_result() {
+        reply.push(result);
+    }
+    reply.finish().finish()
+}
+
+/// Returns whether all results can be read, and some of them are those of operations whose data may be eligible for a chunk.
+fn has_items(mut results: CompoundRes<'_>) -> bool {
+    let mut has_items = false;
+    while let Some(result) = results.next_result() {
+        match result {
+            Ok(ResOp::Read(Ok(_)) | ResOp::ReadLink(Ok(_))) => has_items = true,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+    has_items
 }
 
 fn digest(call: &Call) -> RequestDigest {

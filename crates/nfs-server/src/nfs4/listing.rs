@@ -24,6 +24,13 @@ const ENTRY: usize = 4 + 8 + 4;
 /// Bytes of the result beside the entries: operation, status, verifier, end of the list, end of the directory.
 const FRAME: usize = 4 + 4 + 8 + 4 + 4;
 
+/// Bytes of the name and the id of an entry `.` or `..` in the budget of a file system.
+const DOTS: usize = 64;
+
+/// Bytes of names with which a file system gives at least one, behind `.` and `..`: the size that a client wants is a hint, which a
+/// single name may exceed (RFC 8881 §18.23.3).
+const ONE_NAME: usize = 3 * DirBudget::BASE + 4 + 4 + 256;
+
 /// Cookies that mean something else (RFC 8881 §18.23.3): those of the file system are moved behind them.
 const RESERVED_COOKIES: u64 = 2;
 
@@ -59,14 +66,16 @@ impl Nfs4 {
             .min(MAX_DIRECTORY)
             .min(run.room().saturating_sub(FRAME));
         let attributes = ENTRY + attributes::bound(&args.wanted);
+        // At least some entries are read, even if their attributes could be larger than what is wanted in all.
+        let per_entry = attributes.min(bytes / 4);
         let budget = DirBudget {
-            total: bytes,
-            // At least some entries are read, even if their attributes could be larger than what is wanted in all.
-            per_entry: attributes.min(bytes / 4),
+            // The file system has entries for the directory and the one above, too.
+            total: bytes + 2 * (per_entry + DOTS),
+            per_entry,
             per_handle: 0,
             names: match args.dir_count {
                 0 => usize::MAX,
-                count => count as usize,
+                count => (count as usize).max(ONE_NAME),
             },
         };
         let from = match args.cookie.0 {
@@ -149,7 +158,12 @@ impl Nfs4 {
                 }
                 Below::Export(export) => match run.enter(export) {
                     Ok(at) => Err((export, run.fs(&at), number)),
-                    Err(status) => Ok(Err(status)),
+                    // Its file system is missing now: the directory above still knows the name and the number.
+                    Err(status) => Ok(Ok(Facts {
+                        error: Err(status),
+                        fsid: fsid(export),
+                        ..Facts::of_pseudo(directory_above(number, made, 0), None)
+                    })),
                 },
             };
             jobs.push((name.as_bytes().to_vec(), cookie, facts));
@@ -253,7 +267,7 @@ impl Nfs4 {
                 let cookie = Cookie(entry.cookie.wrapping_add(RESERVED_COOKIES));
                 let wanted = match facts.error {
                     Ok(()) => args.wanted,
-                    Err(_) => Bitmap::of([AttributeNumber::RdattrError as u32]),
+                    Err(_) => facts.known_of(&args.wanted, tells_errors),
                 };
                 let subject = facts.subject(self, minor);
                 let fits = directory.push(cookie, name, |w| {
@@ -325,6 +339,18 @@ impl Facts {
             abilities: crate::fs::Abilities::default(),
             error: Ok(()),
         }
+    }
+
+    /// Returns the attributes of an entry that can be given where its file system cannot be asked: with its error, the number
+    /// under which it is mounted; without, those of an empty directory, as a client that did not ask for the error would have it for the
+    /// whole list, again and again (RFC 8881 §11.4.1, §18.23.3).
+    fn known_of(&self, wanted: &Bitmap, tells_errors: bool) -> Bitmap {
+        let known = |number: u32| match tells_errors {
+            true if number == AttributeNumber::MountedOnFileId as u32 => self.mounted_on != 0,
+            true => number == AttributeNumber::RdattrError as u32,
+            false => number != AttributeNumber::FileHandle as u32,
+        };
+        Bitmap::of(wanted.iter().filter(|&number| known(number)))
     }
 
     /// The facts of an entry of which nothing is known but why.

@@ -185,9 +185,23 @@ impl Nfs4 {
         })
     }
 
+    /// Checks that no name may lead to a file that a client is still to reclaim, which would be gone with its last name: the server does
+    /// not know what was open before its restart (RFC 8881 §8.4.2.1, and the errors of REMOVE and RENAME in §15.2).
+    ///
+    /// # Errors
+    ///
+    /// `Grace`.
+    fn check_grace_of_names(&self) -> Result<(), Status> {
+        match self.inner.state.is_in_grace() {
+            true => Err(Status::Grace),
+            false => Ok(()),
+        }
+    }
+
     /// REMOVE (RFC 8881 §18.25): of a directory too.
     pub(super) fn remove(&self, run: &mut Running, args: &RemoveArgs<'_>) -> Ran {
         let at = run.file_to_change()?;
+        self.check_grace_of_names()?;
         let name = convert::name(args.name.get())?;
         let owned = name.bytes().to_vec();
         let (who, fs) = (run.who(&at), run.fs(&at));
@@ -211,6 +225,7 @@ impl Nfs4 {
     /// RENAME (RFC 8881 §18.26): from the saved directory to the current one.
     pub(super) fn rename(&self, run: &mut Running, args: &RenameArgs<'_>) -> Ran {
         let (from, to) = self.saved_and_current(run)?;
+        self.check_grace_of_names()?;
         let from_name = convert::name(args.from.get())?;
         let to_name = convert::name(args.to.get())?;
         let fs = run.fs(&from);

@@ -178,6 +178,8 @@ impl Nfs4 {
             None => return Err(Status::ServerFault),
         };
         let owned = Name::new(name).map_err(convert::status)?;
+        let client = run.client()?;
+        (self.inner.state).with(|all| all.server.check_room(all.now, client))?;
         let outcome = run
             .fs(&dir)
             .make(&run.who(&dir), dir.file, owned, Make::File(how));

@@ -3,6 +3,8 @@
 mod administration;
 mod copies;
 mod files;
+mod grace;
+mod hostile;
 mod locking;
 mod mounting;
 mod ranges;
@@ -83,10 +85,12 @@ impl Site {
             gid,
             ..AuthSys::default()
         });
-        match self
-            .programs
-            .call(compound_of(2, &cred, operations), caller)
-        {
+        self.answer(compound_of(2, &cred, operations), caller)
+    }
+
+    /// Answers a COMPOUND.
+    fn answer(&self, call: Payload, caller: &Caller) -> Results {
+        match self.programs.call(call, caller) {
             Answer::Now(reply) => Results::of(reply),
             Answer::Blocking(job) => Results::of(job()),
             Answer::Deferred(job) => Results::of(Respond::wait(job).expect("a reply")),
@@ -96,7 +100,11 @@ impl Site {
 
     /// A client with a session.
     fn client(&self, name: &'static [u8]) -> Client<'_> {
-        let caller = Caller::new("127.0.0.1:700".parse().unwrap());
+        self.client_from(name, Caller::new("127.0.0.1:700".parse().unwrap()))
+    }
+
+    /// A client with a session, at some address.
+    fn client_from(&self, name: &'static [u8], caller: Caller) -> Client<'_> {
         let id = self.call(&caller, vec![exchange(name)]);
         let ResOp::ExchangeId(Ok(known)) = id.only() else {
             panic!("{id:?}");

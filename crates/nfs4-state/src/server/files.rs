@@ -104,6 +104,23 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         })
     }
 
+    /// Checks that a client may have one more open: before a file is made for it, so that an OPEN which the client has to repeat does
+    /// not find the file that it made itself.
+    ///
+    /// # Errors
+    ///
+    /// `Delay`: there is too much state. `StaleClientId`: the client is gone.
+    pub fn check_room(&mut self, now: Instant, client: ClientId) -> Result<(), Status> {
+        let address = self.clients.usable(client)?.address;
+        match self.states.has_room(address) {
+            true => Ok(()),
+            false => {
+                self.relieve(now);
+                Err(Status::Delay)
+            }
+        }
+    }
+
     /// Ends clients that are in the way after their leases ran out, and what is over the limits. Both take a moment.
     fn settle<T>(&mut self, now: Instant, result: Result<T, Refusal>) -> Result<T, Status> {
         result.map_err(|refusal| match refusal {

@@ -127,6 +127,12 @@ impl<F: Clone + Eq + Hash> States<F> {
         Ok(self.id_of(at))
     }
 
+    /// Returns whether an address may have one more state.
+    pub(crate) fn has_room(&self, address: AddressKey) -> bool {
+        let its = self.addresses.get(&address).map_or(0, |its| its.states);
+        may_grow(its, self.entries.len(), self.limits.states)
+    }
+
     /// Finds out whether opens are in the way of some access and denial (RFC 8881 §9.7). Own opens count, too.
     fn check_shares(
         &self,

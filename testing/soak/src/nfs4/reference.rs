@@ -65,6 +65,8 @@ struct File {
 enum Named {
     File(usize),
     Directory,
+    /// A file, if the OPEN of a client that has ended made it. Nobody has written to it.
+    Perhaps,
 }
 
 /// Opens that a machine had before a restart: their owners and files.
@@ -80,6 +82,8 @@ pub(super) struct Reference {
     before: HashMap<usize, Before>,
     /// Whether an owner has waited for a lock: what is free may be kept for it.
     pub(super) has_waited: bool,
+    /// Whether the server may still have state of a client whose record it is to remove first.
+    pub(super) is_ending: bool,
 }
 
 fn found<T>(what: impl Into<String>) -> Result<T, String> {
@@ -135,6 +139,7 @@ impl Reference {
                 self.clients.get(&client)
             ));
         }
+        self.is_ending |= self.clients.contains_key(&client);
         self.end(client);
         Ok(())
     }
@@ -225,7 +230,12 @@ impl Reference {
                 };
             }
             // The client has ended meanwhile.
-            Err(_) if !self.clients.contains_key(&when.client) => return Ok(()),
+            Err(_) if !self.clients.contains_key(&when.client) => {
+                if let Op::Open { name, .. } = op {
+                    self.names.entry(*name).or_insert(Named::Perhaps);
+                }
+                return Ok(());
+            }
             Err(Status::Stale) => {
                 return match op.handle().and_then(|handle| self.file(handle)) {
                     Some(file) if self.files[file].names == 0 => match self.is_held(file, when.now)
@@ -264,7 +274,10 @@ impl Reference {
                 let known = match self.names.get(name) {
                     Some(Named::File(file)) => Some(*file),
                     Some(Named::Directory) => return found("files have other names"),
-                    None => None,
+                    Some(Named::Perhaps) if *guarded && *status == Err(Status::Exist) => {
+                        return Ok(());
+                    }
+                    Some(Named::Perhaps) | None => None,
                 };
                 let (state, handle) = match (status, got) {
                     (Ok(()), Got::Opened(state, handle)) => (state, handle),
@@ -380,6 +393,10 @@ impl Reference {
             },
             Op::Rename { from, to } => match (status, self.names.get(from).copied()) {
                 (Err(Status::NoEntry), None) => Ok(()),
+                (Err(Status::NoEntry), Some(Named::Perhaps)) => {
+                    self.names.remove(from);
+                    Ok(())
+                }
                 (Ok(()), Some(entry)) => {
                     if from != to {
                         self.names.remove(from);
@@ -390,9 +407,9 @@ impl Reference {
                 }
                 _ => found(format!("RENAME: {outcome:?}")),
             },
-            Op::Remove { name } => match (status, self.names.contains_key(name)) {
-                (Err(Status::NoEntry), false) => Ok(()),
-                (Ok(()), true) => {
+            Op::Remove { name } => match (status, self.names.get(name)) {
+                (Err(Status::NoEntry), None) => Ok(()),
+                (Ok(()), Some(_)) | (Err(Status::NoEntry), Some(Named::Perhaps)) => {
                     self.unlink(*name);
                     Ok(())
                 }
@@ -654,8 +671,13 @@ impl Reference {
         }
     }
 
+    /// Returns the names that there are, and perhaps some more.
     pub(super) fn names(&self) -> Vec<u8> {
         self.names.keys().copied().collect()
+    }
+
+    pub(super) fn has_name(&self, name: u8) -> bool {
+        self.names.contains_key(&name)
     }
 }
 

@@ -151,3 +151,41 @@ fn other_minor_versions_are_refused() {
         assert_eq!((status, results), (Err(Status::MinorVersionMismatch), ()));
     }
 }
+
+#[test]
+fn root_with_an_absent_export_is_listed() {
+    let options = ExportOptions::default().with_squash(Squash::None);
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new(1 << 20));
+    let exports = Exports::new(HandleKey::random().unwrap())
+        .with("/srv/data", Arc::clone(&fs), options.clone())
+        .unwrap()
+        .with_absent("/srv/gone", "no disk", options)
+        .unwrap();
+    let state = Nfs4State::open(Nfs4Settings::default()).unwrap();
+    let nfs = Nfs4::new(exports, Pool::new(1 << 20), state);
+    let site = Site {
+        programs: Programs::new().with(nfs.clone()),
+        nfs,
+        fs,
+        _dir: None,
+    };
+    let client = site.client(b"one");
+    let list = |wanted: &[AttributeNumber]| {
+        client.run(vec![ArgOp::PutRootFh, lookup("srv"), list(wanted)])
+    };
+    // As Linux asks.
+    let told = list(&[AttributeNumber::RdattrError, AttributeNumber::FileId]);
+    assert_eq!(names(&told), ["data", "gone"]);
+    // Others are not to try again for ever.
+    let told = list(&[AttributeNumber::MountedOnFileId]);
+    assert_eq!(names(&told), ["data", "gone"]);
+    assert_eq!(names(&list(&[])), ["data", "gone"]);
+    let above = client.run(vec![ArgOp::PutRootFh, list_of_root()]);
+    assert_eq!(names(&above), ["srv"]);
+    let entered = client.run(vec![ArgOp::PutRootFh, lookup("srv"), lookup("gone")]);
+    assert_eq!(entered.status(), Err(Status::Delay));
+}
+
+fn list_of_root() -> ArgOp<'static> {
+    list(&[AttributeNumber::FileId])
+}

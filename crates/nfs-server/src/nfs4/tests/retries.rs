@@ -2,6 +2,7 @@
 
 use super::*;
 use nfs_proto::v4::directory::{CreateArgs, CreateType, RemoveArgs};
+use nfs_proto::v4::file::{ReadArgs, WriteArgs};
 
 fn remove() -> Vec<ArgOp<'static>> {
     vec![
@@ -108,4 +109,80 @@ fn retry_waits_for_the_request_that_is_being_executed() {
     first.ok();
     let second = Results::of(received.recv().unwrap().expect("a reply"));
     assert_eq!(second.all(), first.all());
+}
+
+#[test]
+fn retry_with_other_chunks_gets_the_same_results_for_its_own() {
+    for site in Site::all() {
+        let client = site.client(b"one");
+        let both = ShareAccess::READ | ShareAccess::WRITE;
+        let state = client.open("f", both).state;
+        let data = || bytes::Bytes::from_static(&[7; 5000]);
+        let at_f = |operation: ArgOp<'static>| {
+            let sequence = client.sequence(client.sequence.get(), true);
+            let path = [ArgOp::PutRootFh, lookup("srv"), lookup("data"), lookup("f")];
+            let mut all = vec![sequence];
+            all.extend(path);
+            all.push(operation);
+            compound(2, all)
+        };
+        let write = || {
+            at_f(ArgOp::Write(WriteArgs {
+                state,
+                offset: 0,
+                stable: nfs_proto::Stable::Unstable,
+                data: buffer::Gather::from_elem(data(), 1).into(),
+            }))
+        };
+        client.sequence.set(client.sequence.get() + 1);
+        let first = site.answer(write(), &client.caller);
+        first.ok();
+        // The data came in a chunk, and now is a part of the message.
+        let again = site.answer(in_one_piece(&write()), &client.caller);
+        assert_eq!(again.all(), first.all());
+
+        let read = || {
+            at_f(ArgOp::Read(ReadArgs {
+                state,
+                offset: 0,
+                count: 5000,
+            }))
+        };
+        client.sequence.set(client.sequence.get() + 1);
+        let first = site.answer(read(), &client.caller);
+        let again = site.answer(read(), &client.caller);
+        assert_eq!(again.all(), first.all());
+        let items = |results: &Results| results.body.items().len();
+        assert_eq!((items(&first), items(&again)), (1, 1));
+    }
+}
+
+/// A message without items beside it.
+fn in_one_piece(message: &Payload) -> Payload {
+    let mut stream = buffer::Buffer::default();
+    message.copy_stream_into(&mut stream);
+    Payload::new(stream, 0)
+}
+
+#[test]
+fn retry_that_comes_while_the_slot_goes_on_gets_no_other_reply() {
+    let site = Site::in_memory();
+    let client = site.client(b"one");
+    client.at(&[], vec![make()]).ok();
+    let old = client.sequence.get();
+    client.run(remove()).ok();
+    let sequence = ArgOp::Sequence(SequenceArgs {
+        session: client.session,
+        sequence: SequenceId(old),
+        slot: SlotId(0),
+        highest_slot: SlotId(0),
+        cache_this: true,
+    });
+    let mut all = vec![sequence];
+    all.extend(remove());
+    all.pop();
+    all.push(make());
+    let late = site.call(&client.caller, all);
+    assert_eq!(late.status(), Err(Status::SequenceMisordered));
+    assert_eq!(client.run(remove()).status(), Err(Status::NoEntry));
 }
