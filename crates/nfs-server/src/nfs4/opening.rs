@@ -286,7 +286,8 @@ impl Nfs4 {
     pub(super) fn downgrade(&self, run: &mut Running, args: &OpenDowngradeArgs) -> Ran {
         let at = run.file(Status::IsDirectory)?;
         let state = run.state_id(args.state)?;
-        if args.access.wish() != Some(DelegationWish::NoPreference) {
+        // RFC 8881 §18.18.3: a wish about a delegation means nothing here.
+        if args.access.wish().is_none() {
             return Err(Status::Invalid);
         }
         let (client, key) = (run.client()?, run.key(&at));

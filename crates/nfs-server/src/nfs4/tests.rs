@@ -3,8 +3,11 @@
 mod administration;
 mod copies;
 mod files;
+mod handles;
 mod locking;
 mod mounting;
+mod opening;
+mod places;
 mod ranges;
 mod retries;
 mod xattrs;
