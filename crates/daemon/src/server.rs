@@ -2,6 +2,7 @@
 
 mod advice;
 mod allowed;
+pub mod announcement;
 pub mod check;
 mod clients4;
 pub mod configuration;

@@ -79,7 +79,7 @@ pub use mount3::Mount3;
 pub use nfs3::{DuplicateRequestStats, MAX_READ, MAX_WRITE, Nfs3, NfsAcl3};
 pub use nfs4::{
     ClientStage, ClientView, HeldState, HeldStates, LockKind, Nfs4, Nfs4Limits, Nfs4Settings,
-    Nfs4State, Nfs4StateError, Nfs4Status, StateKind, Usage, owner_name,
+    Nfs4State, Nfs4StateError, Nfs4Status, Nfs4Upkeep, StateKind, Usage, owner_name,
 };
 pub use state_dir::{default_state_dir, exports_state};
 pub use user_groups::{SystemUsers, UserDatabase, UserEntry, UserGroups};

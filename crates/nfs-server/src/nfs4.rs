@@ -33,7 +33,7 @@ pub use nfs4_state::limits::Limits as Nfs4Limits;
 pub use nfs4_state::lock::LockKind;
 pub use nfs4_state::{ClientStage, ClientView, StateKind, Usage};
 pub use owner_name::owner_name;
-pub use state::{Nfs4Settings, Nfs4State, Nfs4StateError, Nfs4Status};
+pub use state::{Nfs4Settings, Nfs4State, Nfs4StateError, Nfs4Status, Nfs4Upkeep};
 
 use crate::exports::{Exports, ExportsBefore};
 use crate::fs::Time;

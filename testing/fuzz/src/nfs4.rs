@@ -132,16 +132,14 @@ fn reply(bytes: &[u8]) {
     let Ok(mut results) = CompoundRes::parse(Reader::new(bytes)) else {
         return;
     };
-    let mut w = Writer::default();
-    let mut again = ReplyWriter::new(&mut w, results.tag, results.status);
+    let mut again = ReplyWriter::new(Writer::default(), results.tag, results.status);
     let mut number = 0;
     while let Some(Ok(result)) = results.next_result() {
         again.push(result);
         number += 1;
     }
     let status = again.status();
-    again.finish();
-    check_reply(&stream(&w.finish()), status, number);
+    check_reply(&stream(&again.finish().finish()), status, number);
 }
 
 fn check_reply(reply: &[u8], status: Res<()>, number: usize) {
@@ -166,8 +164,7 @@ fn call(script: &mut Script<'_>) {
     })
     .expect("it has a head");
     assert_eq!(args.operations_left(), operations as usize);
-    let mut w = Writer::default();
-    let mut reply = ReplyWriter::new(&mut w, args.tag, Ok(()));
+    let mut reply = ReplyWriter::new(Writer::default(), args.tag, Ok(()));
     let (mut number, mut good) = (0, Vec::new());
     while let Some(operation) = within(ARGUMENTS_MEMORY, || args.next_operation()) {
         number += 1;
@@ -187,13 +184,12 @@ fn call(script: &mut Script<'_>) {
         }
     }
     let status = reply.status();
-    reply.finish();
-    check_reply(&stream(&w.finish()), status, number);
+    check_reply(&stream(&reply.finish().finish()), status, number);
     scan_agrees(&good);
 }
 
 /// The answer of a server with one file, which changes nothing.
-fn answer(operation: ArgOp<'_>, reply: &mut ReplyWriter<'_>) {
+fn answer(operation: ArgOp<'_>, reply: &mut ReplyWriter) {
     match operation {
         ArgOp::GetAttr(args) => reply.push_with(Operation::GetAttr, |w| {
             write_fattr(w, &args.wanted, give);
@@ -249,7 +245,7 @@ fn directory(w: &mut Writer, args: &ReadDirArgs) -> Result<(), Status> {
     let name = Filename::new(b"an entry").expect("a short name");
     let fit = cookies
         .by_ref()
-        .take_while(|cookie| directory.push(*cookie, name, &args.wanted, give));
+        .take_while(|cookie| directory.push(*cookie, name, |w| write_fattr(w, &args.wanted, give)));
     let all = fit.count() == 3;
     directory.finish(all)?;
     assert!(w.len() - start <= room.min(args.max_count as usize));

@@ -58,9 +58,9 @@ work_names() {
   same 'listed names' "$ENTRIES" "$(ls -l /mnt/many | grep -c '^-.* entry-')"
 }
 
-# Two clients to the server: each minor version has a client identifier of its own.
+# Two clients to the server: each minor version has a client identifier of its own. $OTHER is that of the second.
 work_locks() {
-  mount_as 4.0 /other
+  mount_as "${OTHER:-4.0}" /other
   : >/mnt/w/lock
   exec 5<>/mnt/w/lock 6<>/other/w/lock
   flock -n 5 || die 'a lock is not given'

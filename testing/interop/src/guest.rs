@@ -33,6 +33,16 @@ const MEMORY_MIB: u32 = 1024;
 const UP_LIMIT: Duration = Duration::from_secs(120);
 const BOOTS: usize = 4;
 
+/// Files of `testing/interop/guest` that scripts may include.
+const LIBRARIES: [&str; 6] = [
+    "lib.sh",
+    "load.sh",
+    "locks.sh",
+    "machine.sh",
+    "ours.sh",
+    "work.sh",
+];
+
 /// Parameters of a guest's start.
 #[derive(Default)]
 pub(super) struct Boot<'a> {
@@ -423,7 +433,7 @@ fn write_initrd(run: &TestRun<'_>, boot: &Boot<'_>) -> Result<PathBuf> {
     fs::copy(&run.image.initramfs, &path)?;
     let mut archive = Cpio::new(File::options().append(true).open(&path)?);
     archive.file("init", 0o755, &read(&format!("guest/{}", run.image.init))?)?;
-    for library in ["lib.sh", "load.sh", "machine.sh", "ours.sh", "work.sh"] {
+    for library in LIBRARIES {
         let content = read(&format!("guest/{library}"))?;
         archive.file(&format!("lab/{library}"), 0o644, &content)?;
     }

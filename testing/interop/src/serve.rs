@@ -1,7 +1,7 @@
 //! The server under test: `rpcrdma serve` on ports of its own choice.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -23,6 +23,8 @@ pub(super) struct Serve {
     pub(super) port: u16,
     /// Port of MOUNT.
     pub(super) mount_port: u16,
+    /// Path of the socket that commands ask.
+    pub(super) control: PathBuf,
 }
 
 impl Serve {
@@ -93,12 +95,13 @@ impl Serve {
             .args(["--log", "debug"])
             .args(options);
         let (daemon, line) = Daemon::start(run, "serve", &mut command)?;
-        let (port, mount_port) =
-            ports(&line).with_context(|| format!("the server's first line: {line}"))?;
+        let (port, mount_port, control) =
+            places(&line).with_context(|| format!("the server's first line: {line}"))?;
         Ok(Self {
             daemon,
             port,
             mount_port,
+            control,
         })
     }
 
@@ -122,15 +125,16 @@ impl Serve {
     }
 }
 
-/// The ports in the line that `serve --json` prints when it is ready.
-fn ports(line: &str) -> Result<Ports> {
+/// The ports and the control socket in the line that `serve --json` prints when it is ready.
+fn places(line: &str) -> Result<(u16, u16, PathBuf)> {
     let said: serde_json::Value = serde_json::from_str(line)?;
     let listening = said["listening"].as_str().context("no \"listening\"")?;
     let (_, port) = listening
         .rsplit_once(':')
         .context("no port in \"listening\"")?;
     let mount_port = said["mount_port"].as_u64().context("no \"mount_port\"")?;
-    Ok((port.parse()?, mount_port.try_into()?))
+    let control = said["control"].as_str().context("no \"control\"")?;
+    Ok((port.parse()?, mount_port.try_into()?, control.into()))
 }
 
 #[cfg(test)]
@@ -138,10 +142,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_read_from_the_first_line() {
-        let line = r#"{"listening":"127.0.0.1:4711","mount_port":815,"exports":[]}"#;
-        assert_eq!(ports(line).unwrap(), (4711, 815));
-        assert!(ports("serving").is_err());
-        assert!(ports(r#"{"listening":"127.0.0.1:1"}"#).is_err());
+    fn ports_and_the_control_socket_are_read_from_the_first_line() {
+        let line =
+            r#"{"listening":"127.0.0.1:4711","mount_port":815,"control":"/run/c","exports":[]}"#;
+        assert_eq!(places(line).unwrap(), (4711, 815, "/run/c".into()));
+        assert!(places("serving").is_err());
+        assert!(places(r#"{"listening":"127.0.0.1:1"}"#).is_err());
     }
 }

@@ -16,6 +16,7 @@ mod kernel_restart;
 mod kernel_selftest;
 mod kernel_server;
 mod linux_mounts_us;
+mod linux_mounts_us_v4;
 mod linux_serves_us;
 mod load;
 mod on_host;
@@ -25,6 +26,7 @@ mod power_loss;
 mod probe;
 mod server_restart;
 mod tree;
+mod v4_restart;
 mod verbs;
 mod verbs_counts;
 mod verbs_siw;
@@ -62,7 +64,7 @@ pub(super) enum Runs {
     Named,
 }
 
-pub(super) const TESTS: [Test; 53] = [
+pub(super) const TESTS: [Test; 57] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -125,6 +127,27 @@ pub(super) const TESTS: [Test; 53] = [
         runs: Runs::Usual,
         ours: true,
         run: linux_mounts_us::run,
+    },
+    Test {
+        name: "linux-mounts-us-v4",
+        about: "the kernel's client, version 4.1 and 4.2, at work on our server over RDMA and over TCP",
+        runs: Runs::Usual,
+        ours: true,
+        run: linux_mounts_us_v4::run,
+    },
+    Test {
+        name: "v4-restart",
+        about: "our server is killed under two clients of version 4 that hold locks and write, and comes back",
+        runs: Runs::All,
+        ours: true,
+        run: v4_restart::few,
+    },
+    Test {
+        name: "v4-restart-many",
+        about: "the same, 12 times",
+        runs: Runs::Named,
+        ours: true,
+        run: v4_restart::many,
     },
     Test {
         name: "both-versions",
@@ -292,7 +315,14 @@ pub(super) const TESTS: [Test; 53] = [
         about: "pjdfstest by the kernel's client, with the same results on ours and the kernel's server",
         runs: Runs::Named,
         ours: true,
-        run: posix_suite::run,
+        run: posix_suite::version_3,
+    },
+    Test {
+        name: "posix-suite-v4",
+        about: "the same over version 4.2",
+        runs: Runs::Named,
+        ours: true,
+        run: posix_suite::version_4,
     },
     Test {
         name: "power-loss-all",

@@ -1,6 +1,7 @@
 # pjdfstest on our server, on the kernel's, and on the file system that both export; all is in this guest.
 #
-#   DEVICE   the disk with that file system
+#   DEVICE    the disk with that file system
+#   VERSION   of NFS
 . /lab/lib.sh
 
 # suite NAME: runs it on /mnt; the results of all cases go to the host. The path is always the same, as cases
@@ -18,6 +19,12 @@ suite() {
   umount /mnt || die umount
 }
 
+# mount_v4 PORT PATH
+mount_v4() {
+  mount.nfs "$GUEST_IP:$2" /mnt -o "vers=$VERSION,proto=rdma,port=$1" || die "mount of version $VERSION"
+  grep ' /mnt ' /proc/mounts
+}
+
 step 'siw link'
 siw_up
 step 'both servers on one file system'
@@ -25,7 +32,10 @@ modprobe -a virtio_blk ext4 || die 'no module'
 mkfs.ext4 -q "$DEVICE" || die mkfs
 umount /export
 mount -t ext4 "$DEVICE" /export || die 'mount of the disk'
+mkdir -p /var/lib/nfs/v4recovery
 nfsd_up
+# No client has anything to reclaim.
+echo Y >/proc/fs/nfsd/v4_end_grace || die 'the grace period of nfsd does not end'
 # What is answered as stable is, as with ours.
 exportfs -o rw,no_root_squash,insecure,fsid=0,no_subtree_check,sync '*:/export' || die 'exportfs fails'
 mkdir -m 755 /export/ours /export/knfsd /export/local || die mkdir
@@ -47,9 +57,19 @@ entries = [["nobody", "nogroup"], ["tests", "tests"], ["pjdfstest", "pjdfstest"]
 TOML
 mount --bind /export/local /mnt || die 'mount of the folder'
 suite local
-mount_v3 "$GUEST_IP" 20049 20048 /export/knfsd
-suite knfsd
-mount_v3 "$GUEST_IP" 20051 20050 /ours
+# The root of version 4 is the export with fsid=0.
+case $VERSION in
+  3)
+    mount_v3 "$GUEST_IP" 20049 20048 /export/knfsd
+    suite knfsd
+    mount_v3 "$GUEST_IP" 20051 20050 /ours
+    ;;
+  *)
+    mount_v4 20049 /knfsd
+    suite knfsd
+    mount_v4 20051 /ours
+    ;;
+esac
 suite ours
 kill %1
 wait %1 || { cat /run/serve.log; die 'our server does not end well'; }

@@ -22,6 +22,7 @@ mod faults;
 mod files;
 mod judge;
 mod model;
+mod nfs4;
 pub mod over_iwarp;
 mod panics;
 mod proxy;

@@ -67,6 +67,7 @@ pub(crate) async fn play(stage: &Arc<Stage>, load: Load, mut dice: Dice) -> Leak
             let exports = exports();
             Box::new(move || Arc::new(programs(&exports)))
         }
+        Load::Nfs4 { .. } => unreachable!("it has no network"),
     };
     // NFS is to have room for its largest reply.
     let room = match load {
@@ -74,7 +75,7 @@ pub(crate) async fn play(stage: &Arc<Stage>, load: Load, mut dice: Dice) -> Leak
             Sizes::Usual => ROOM,
             Sizes::Tiny => TINY_ROOM,
         }),
-        Load::Files(_) => MAX_REPLY,
+        Load::Files(_) | Load::Nfs4 { .. } => MAX_REPLY,
     };
     let backchannels = { callbacks.as_ref() }.map(|callbacks| callbacks.backchannels.clone());
     let server = (service, backchannels.unwrap_or_default());
@@ -118,6 +119,7 @@ pub(crate) async fn play(stage: &Arc<Stage>, load: Load, mut dice: Dice) -> Leak
                     let user = User::new(stage, &client, name, files.data, dice.split());
                     tasks.spawn(user.run());
                 }
+                Load::Nfs4 { .. } => unreachable!("it has no network"),
             }
         }
         clients.push(tcp);

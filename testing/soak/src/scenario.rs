@@ -6,6 +6,7 @@ mod connections;
 mod designs;
 mod files;
 mod ietf07;
+mod nfs4;
 mod relayed;
 mod versions;
 
@@ -90,6 +91,11 @@ pub enum Load {
     Calls(Mix),
     /// NFS operations, whose results are compared with a model.
     Files(Files),
+    /// State of NFS version 4 in one process, without a network: the server's clock is the simulation's, `calls` are its steps.
+    Nfs4 {
+        /// Whether the files are in a directory of this machine, so that operations are jobs; else they are in memory.
+        local: bool,
+    },
 }
 
 /// Calls of a server to its clients (RFC 8167).
@@ -237,6 +243,7 @@ const TABLES: &[&[Scenario]] = &[
     designs::ROWS,
     ietf07::ROWS,
     relayed::ROWS,
+    nfs4::ROWS,
 ];
 
 /// All scenarios.

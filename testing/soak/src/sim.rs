@@ -5,7 +5,7 @@ use crate::dice::Dice;
 use crate::faults::FaultRates;
 use crate::scenario::{Load, Scenario};
 use crate::stage::{Counts, Net, Stage};
-use crate::{Report, calls, files, panics, relayed};
+use crate::{Report, calls, files, nfs4, panics, relayed};
 use rpcrdma_watch::{Notes, Watch};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -93,7 +93,16 @@ pub(crate) async fn play(stage: &Arc<Stage>, dice: Dice) -> Leaks {
             let (server, clients) = files::play(stage, files, dice).await;
             leaks(server, clients)
         }
+        Load::Nfs4 { local } => {
+            nfs4::play(stage, local, dice);
+            leaks_nothing()
+        }
     }
+}
+
+/// No checks: there is no connection that could be left.
+fn leaks_nothing() -> Leaks {
+    Box::new(|_| {})
 }
 
 /// Checks that no task, connection, region or buffer is left.

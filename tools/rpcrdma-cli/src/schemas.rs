@@ -1,9 +1,10 @@
 //! The JSON Schemas of docs/schemas: one for each command that has `--json`, made from its types.
 
 use crate::cli::Cli;
-use crate::{bench, devices, df, du, exports, failure, gateway, log, ls, ping, probe, serve};
+use crate::{bench, devices, df, du, exports, failure, gateway, log, ls, ping, probe};
 use clap::{Command, CommandFactory};
 use rpcrdma_daemon::control;
+use rpcrdma_daemon::server::announcement;
 use schemars::{JsonSchema, Schema, schema_for};
 use std::collections::BTreeMap;
 use std::fs;
@@ -81,10 +82,14 @@ fn schemas() -> BTreeMap<&'static str, Schema> {
     add("ls", of::<ls::Line>(), &line("ls --json"));
     add("ping", of::<ping::Report<'_>>(), &document("ping --json"));
     add("probe", of::<probe::Report>(), &document("probe --json"));
-    add("serve", of::<serve::Line<'_>>(), &line("serve --json"));
+    add(
+        "serve",
+        of::<announcement::Line<'_>>(),
+        &line("serve --json"),
+    );
     add(
         "serve-check",
-        of::<serve::CheckLine<'_>>(),
+        of::<announcement::CheckLine<'_>>(),
         &document("serve --check --json"),
     );
     add(

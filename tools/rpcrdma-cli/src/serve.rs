@@ -1,6 +1,5 @@
 //! `rpcrdma serve`: exports directories.
 
-mod announce;
 mod args;
 mod check;
 mod local_users;
@@ -10,11 +9,9 @@ use crate::checks::Checked;
 use crate::failure::{self, Ended};
 use crate::interrupt::{self, Interrupt};
 use crate::log;
-use announce::Announcement;
-#[cfg(test)]
-pub(crate) use announce::{CheckLine, Line};
 pub(crate) use args::ServeArgs;
 use rpcrdma_daemon::server::RunningServer;
+use rpcrdma_daemon::server::announcement::Announcement;
 use rpcrdma_daemon::server::observed::Observed;
 use rpcrdma_daemon::signals::Signals;
 use rpcrdma_daemon::systemd::Sockets;

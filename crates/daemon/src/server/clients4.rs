@@ -40,7 +40,7 @@ pub(super) fn open(
     };
     let status = state.status();
     if let Some(left) = status.grace_left {
-        let seconds = Duration::from_secs(left.as_secs_f64().round() as u64);
+        let seconds = Duration::from_secs((left + HALF_A_SECOND).as_secs());
         tracing::info!(
             target: "serve",
             clients = status.awaited,
@@ -50,6 +50,9 @@ pub(super) fn open(
     }
     Ok((state, records))
 }
+
+/// Added to a time that is shown in whole seconds.
+const HALF_A_SECOND: Duration = Duration::from_millis(500);
 
 /// Name of the directory with the records of clients, within that of the state.
 const RECORDS: &str = "nfs4";

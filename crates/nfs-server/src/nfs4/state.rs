@@ -9,6 +9,7 @@ mod error;
 mod events;
 mod file_key;
 mod files;
+mod local_waits;
 mod locked;
 mod principal;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use crate::fs::{Outcome, Then};
 use crate::{MAX_READ, MAX_WRITE};
 use bytes::Bytes;
 use files::{Files, Release};
+use local_waits::LocalWaits;
 use nfs_proto::v4::{ClientId, SessionId, SlotId, Status};
 use nfs4_state::limits::Limits;
 use nfs4_state::{ChannelLimits, Completed, Config, Event, Request, Server, Ticket, Usage};
@@ -97,6 +99,29 @@ impl Default for Nfs4Settings {
 #[derive(Clone)]
 pub struct Nfs4State(Arc<Owner>);
 
+/// Work of the thread of an [`Nfs4State`], for a caller that [does it by itself](Nfs4State::with_clock).
+pub struct Nfs4Upkeep(Worker);
+
+impl Nfs4Upkeep {
+    /// Does all that is due now: makes records of clients, ends leases, and closes files.
+    pub fn run(&mut self) {
+        while self.0.step() {}
+    }
+}
+
+impl Drop for Nfs4Upkeep {
+    /// Requests that wait for the work fail: they hold the state, which holds them.
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+impl std::fmt::Debug for Nfs4Upkeep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Nfs4Upkeep").finish_non_exhaustive()
+    }
+}
+
 /// Ends the thread.
 struct Owner {
     shared: Arc<Shared>,
@@ -118,6 +143,7 @@ pub(super) struct Shared {
 struct Inner {
     server: Server<Principal, FileKey>,
     files: Files,
+    local_waits: LocalWaits,
     out: Outbox,
     /// Retries of requests that are being executed.
     retries: HashMap<(SessionId, SlotId), Box<dyn FnOnce() + Send>>,
@@ -174,6 +200,23 @@ impl Nfs4State {
             shared,
             thread: Some(thread.map_err(Nfs4StateError::Thread)?),
         })))
+    }
+
+    /// Reads the records for a caller that owns the clock, and does the work of the thread by itself: simulations and tests.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub fn with_clock(
+        settings: Nfs4Settings,
+        clock: impl Fn() -> Instant + Send + Sync + 'static,
+    ) -> Result<(Self, Nfs4Upkeep), Nfs4StateError> {
+        let (shared, worker) = open(settings, Box::new(clock))?;
+        let owner = Owner {
+            shared,
+            thread: None,
+        };
+        Ok((Self(Arc::new(owner)), Nfs4Upkeep(worker)))
     }
 
     /// Runs `work` with the state locked, then carries out what it demands. `work` must not wait.
@@ -347,6 +390,7 @@ fn over(
         inner: Mutex::new(Inner {
             server: Server::new(clock(), config, records.clients()),
             files: Files::default(),
+            local_waits: LocalWaits::default(),
             out: Outbox::default(),
             retries: HashMap::new(),
             answers: HashMap::new(),
@@ -415,6 +459,7 @@ impl Inner {
             now,
             random: SystemRandom,
             files: &mut self.files,
+            local_waits: &mut self.local_waits,
             out: &mut self.out,
             retries: &mut self.retries,
             answers: &mut self.answers,
@@ -434,7 +479,13 @@ impl Inner {
     /// Returns whether there is something to do for the thread before it would wake up.
     fn has_work(&self, sleep: Sleep) -> bool {
         let is_earlier = |due| sleep.until.is_none_or(|until| due < until);
-        self.is_ending || self.out.has_work() || self.server.poll_timeout().is_some_and(is_earlier)
+        self.is_ending || self.out.has_work() || self.due().is_some_and(is_earlier)
+    }
+
+    /// Returns the time at which there is something to do for the thread, whatever happens.
+    fn due(&self) -> Option<Instant> {
+        let timers = [self.server.poll_timeout(), self.local_waits.due()];
+        timers.into_iter().flatten().min()
     }
 }
 

@@ -107,7 +107,7 @@ fn all_state_of_some_files_is_revoked_in_pages_and_the_rest_stays() {
     }
     let (mut revoked, mut from) = (0, Some(0));
     while let Some(at) = from {
-        let is_even = |file: &u32| file % 2 == 0;
+        let is_even = |file: &u32| file.is_multiple_of(2);
         let some = world.server.revoke_where(world.now, (at, 9), is_even);
         revoked += some.states;
         from = some.next;
@@ -125,7 +125,7 @@ fn all_state_of_some_files_is_revoked_in_pages_and_the_rest_stays() {
     assert!(
         all(&world, 100)
             .iter()
-            .all(|state| state.is_revoked == (state.file % 2 == 0))
+            .all(|state| state.is_revoked == state.file.is_multiple_of(2))
     );
 }
 

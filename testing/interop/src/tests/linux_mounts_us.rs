@@ -21,7 +21,7 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     fs::create_dir(&folder)?;
     // The guest's root keeps its name, but is nobody special to a server that does not run as root.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777))?;
-    make_entries(&folder.join("many"))?;
+    make_entries(&folder.join("many"), ENTRIES)?;
     let server = Serve::start(run, &folder)?;
     let lists = has_lists(&folder)?;
     if !lists {
@@ -91,10 +91,10 @@ fn has_lists(folder: &Path) -> Result<bool> {
     }
 }
 
-fn make_entries(folder: &Path) -> Result<()> {
+pub(super) fn make_entries(folder: &Path, entries: usize) -> Result<()> {
     fs::create_dir(folder)?;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777))?;
-    for number in 0..ENTRIES {
+    for number in 0..entries {
         File::create(folder.join(format!("entry-{number}")))?;
     }
     Ok(())

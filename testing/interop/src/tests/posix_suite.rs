@@ -20,9 +20,12 @@ const VERSION: &str = "0.2.0";
 /// How many cases that version has.
 const CASES: usize = 398;
 
-/// Cases whose results differ, from the root of the work tree: name, result on our server, result on the
+/// Versions of NFS, each with the cases whose results differ, in a file from the root of the work tree: name, result on our server, result on the
 /// kernel's, and why.
-const DIFFERENCES: &str = "testing/interop/posix-suite.tsv";
+const DIFFERENCES: [(&str, &str); 2] = [
+    ("3", "testing/interop/posix-suite.tsv"),
+    ("4.2", "testing/interop/posix-suite-v4.tsv"),
+];
 
 /// Size of the disk. It is a file with holes.
 const DISK: u64 = 1 << 30;
@@ -36,7 +39,15 @@ const PLACES: [&str; 3] = ["local", "knfsd", "ours"];
 /// Results of the cases, by name.
 type Results = BTreeMap<String, String>;
 
-pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
+pub(super) fn version_3(run: &TestRun<'_>) -> Result<()> {
+    of_version(run, DIFFERENCES[0])
+}
+
+pub(super) fn version_4(run: &TestRun<'_>) -> Result<()> {
+    of_version(run, DIFFERENCES[1])
+}
+
+fn of_version(run: &TestRun<'_>, (version, differences): (&str, &str)) -> Result<()> {
     run.report
         .say(run.name, &format!("{SUITE} {VERSION}, with cargo install"));
     let suite = install()?;
@@ -45,7 +56,7 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     let boot = Boot {
         name: "guest",
         script: "posix-suite.sh",
-        environment: &[("DEVICE", "/dev/vda".into())],
+        environment: &[("DEVICE", "/dev/vda".into()), ("VERSION", version.into())],
         program: Some(run.program),
         files: &[(SUITE, &suite)],
         disks: &[&disk],
@@ -66,9 +77,9 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
         );
     }
     guest.finish()?;
-    let path = programs::root().join(DIFFERENCES);
+    let path = programs::root().join(differences);
     let known = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    compare(&all["ours"], &all["knfsd"], &known)
+    compare(&all["ours"], &all["knfsd"], &known).with_context(|| differences.to_owned())
 }
 
 /// Builds the suite, unless that was done before.
@@ -132,7 +143,7 @@ fn compare(ours: &Results, knfsd: &Results, known: &str) -> Result<()> {
     for row in tsv::reader_without_comments(known).into_records() {
         let row = row?;
         let [case, ours, knfsd, _why] = row.iter().collect::<Vec<_>>()[..] else {
-            bail!("{DIFFERENCES}:{}: not four fields", tsv::line(&row));
+            bail!("line {}: not four fields", tsv::line(&row));
         };
         expected.insert(case.to_owned(), (ours.to_owned(), knfsd.to_owned()));
     }
@@ -150,10 +161,10 @@ fn compare(ours: &Results, knfsd: &Results, known: &str) -> Result<()> {
         }
     }
     let unknown = expected.keys();
-    wrong.extend(unknown.map(|case| format!("{case}: in {DIFFERENCES}, and no case")));
+    wrong.extend(unknown.map(|case| format!("{case}: in the list of differences, and no case")));
     ensure!(
         wrong.is_empty(),
-        "results differ, or do not as {DIFFERENCES} says:\n  {}",
+        "results differ, or do not as the list says:\n  {}",
         wrong.join("\n  ")
     );
     Ok(())

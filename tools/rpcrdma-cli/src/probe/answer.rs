@@ -99,6 +99,11 @@ fn reply(heard: &Heard) -> Result<Payload, String> {
     }
 }
 
+/// The RPC message in an answer, if there is one.
+pub(super) fn message(heard: &Heard) -> Option<Payload> {
+    reply(heard).ok()
+}
+
 /// Whether a COMPOUND without operations has gone well (RFC 8881 §16.2): its minor version is there.
 pub(super) fn is_compound_done(heard: &Heard) -> bool {
     /// NFS4_OK.

@@ -151,10 +151,32 @@ impl Conversation {
         target: Procedure,
         arguments: &[u32],
     ) -> Result<Heard, NoAnswer> {
+        let write = |w: &mut xdr::Writer, xid| {
+            oncrpc::write_call(w, xid, target, &Credential::None);
+            arguments.iter().for_each(|word| w.u32(*word));
+        };
+        self.call_message(lists, write).await
+    }
+
+    /// Sends the call that `write` writes with this XID.
+    pub(super) async fn call_written(
+        &mut self,
+        write: impl FnOnce(&mut xdr::Writer, u32),
+    ) -> Result<Heard, NoAnswer> {
+        self.call_message(&Lists::default(), write).await
+    }
+
+    async fn call_message(
+        &mut self,
+        lists: &Lists,
+        write: impl FnOnce(&mut xdr::Writer, u32),
+    ) -> Result<Heard, NoAnswer> {
         let xid = self.next_xid();
         let mut message = Buffer::default();
         header::emit(&mut message, procedure::MSG, xid, self.credits, lists);
-        append_call(&mut message, xid, target, arguments);
+        let mut w = xdr::Writer::default();
+        write(&mut w, xid);
+        w.finish().copy_stream_into(&mut message);
         self.ask(message).await
     }
 
@@ -313,13 +335,4 @@ impl Conversation {
             | Completion::Failed { .. } => None,
         }
     }
-}
-
-fn append_call(message: &mut Buffer, xid: u32, target: Procedure, arguments: &[u32]) {
-    let mut w = xdr::Writer::default();
-    oncrpc::write_call(&mut w, xid, target, &Credential::None);
-    for word in arguments {
-        w.u32(*word);
-    }
-    w.finish().copy_stream_into(message);
 }

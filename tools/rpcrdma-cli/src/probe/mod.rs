@@ -9,6 +9,7 @@
 mod answer;
 mod conversation;
 mod ietf07;
+mod nfs4;
 mod report;
 mod text;
 mod version_two;
@@ -22,7 +23,7 @@ use answer::Answer;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use conversation::{Conversation, NoAnswer};
-use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3};
+use nfs_proto::{MOUNT_PROGRAM, MOUNT_V3, NFS_PROGRAM, NFS_V3, NFS_V4};
 use oncrpc::{Chain, Procedure};
 use printing::json;
 use printing::latency::{Latencies, milliseconds};
@@ -62,18 +63,8 @@ const PROGRAMS: [(&str, u32, u32); 4] = [
     ("MOUNT", MOUNT_PROGRAM, MOUNT_V3),
 ];
 
-/// The version of NFS that has minor versions.
-const NFS_V4: u32 = 4;
-
 /// The minor versions that there are.
 const MINOR_VERSIONS: [u32; 3] = [0, 1, 2];
-
-/// The one procedure of NFS version 4 that does something, if it is given operations.
-const COMPOUND: Procedure = Procedure {
-    prog: NFS_PROGRAM,
-    vers: NFS_V4,
-    proc: 1,
-};
 
 /// The procedure that does nothing, of any program.
 const fn null(prog: u32, vers: u32) -> Procedure {
@@ -94,7 +85,8 @@ const fn null(prog: u32, vers: u32) -> Procedure {
   rpcrdma probe --rpcrdma-version 2:ietf-07 192.0.2.7
   rpcrdma probe --provider verbs 192.0.2.7
 
-It changes nothing at the peer: it makes two connections and calls procedures that do nothing. \
+It changes no files at the peer: it makes two connections and calls procedures that do nothing; with \
+NFS version 4 it makes a session, and takes it away again. \
 docs/guide/probe.md describes the members of --json. The verdict is one of: rpcrdma, mpa_only, \
 rdma_only, rejected, bad_mpa, not_mpa, closed, silent, refused, unreachable.
 
@@ -337,7 +329,7 @@ impl ProbeArgs {
         if report.programs.iter().any(has) {
             for minor in MINOR_VERSIONS {
                 // No tag, and no operations (RFC 8881 §16.2).
-                let heard = talk.call(COMPOUND, &[0, minor, 0]).await?;
+                let heard = talk.call(nfs4::COMPOUND, &[0, minor, 0]).await?;
                 if answer::is_compound_done(&heard) {
                     report.nfs4_minor_versions.push(minor);
                 }
@@ -355,6 +347,10 @@ impl ProbeArgs {
         found.invalidates = talk
             .call_with_reply_chunk(null(NFS_PROGRAM, NFS_V3))
             .await?;
+        // Minor version 0 has no sessions.
+        if let Some(&minor @ 1..) = report.nfs4_minor_versions.last() {
+            report.nfs4 = Some(nfs4::look(talk, minor).await?);
+        }
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The report of a probe as JSON. docs/guide/probe.md explains each field.
 
 use super::answer::Answer;
+use super::nfs4::Nfs4Seen;
 use super::version_two::VersionTwo;
 use crate::provider;
 use iwarp_proto::mpa::{Enhanced, HeaderView, Kind, NOT_NEGOTIATED, Revision};
@@ -52,6 +53,8 @@ pub(crate) struct Report {
     pub(super) nfs_versions: Vec<u32>,
     /// Those of NFS version 4 that are there.
     pub(super) nfs4_minor_versions: Vec<u32>,
+    /// The server as NFS version 4.1 or 4.2 knows it; null without such a version.
+    pub(super) nfs4: Option<Nfs4Seen>,
     /// Times of calls of the procedure NULL.
     pub(super) rtt_ms: Option<RoundTrip>,
 }
@@ -81,6 +84,7 @@ impl Report {
             programs: Vec::new(),
             nfs_versions: Vec::new(),
             nfs4_minor_versions: Vec::new(),
+            nfs4: None,
             rtt_ms: None,
         }
     }

@@ -2,11 +2,13 @@
 
 use super::answer::Answer;
 use super::conversation::NoAnswer;
+use super::nfs4::Nfs4Seen;
 use super::report::{
     Inline, LimitsSeen, Mpa, PrivateDataSeen, ProgramAnswer, Report, RoundTrip, RpcRdma, Verdict,
 };
 use super::version_two::{Spoken, VersionTwo};
 use crate::failure::plain;
+use nfs_client::printable;
 use nfs_proto::{MOUNT_PROGRAM, NFS_PROGRAM};
 use oncrpc::Chain;
 use printing::table::Columns;
@@ -138,6 +140,9 @@ impl Display for Text<'_> {
                 &minors.collect::<Vec<_>>().join(", "),
             );
         }
+        if let Some(seen) = &report.nfs4 {
+            nfs4_rows(rows, seen);
+        }
         if let Some(RoundTrip {
             calls,
             min,
@@ -155,6 +160,37 @@ impl Display for Text<'_> {
 /// A line, with the name of what it is about, or none if the line before it had it.
 fn row(rows: &mut Columns, name: &str, shown: &str) {
     rows.add([&format!("  {name}"), shown]);
+}
+
+fn nfs4_rows(rows: &mut Columns, seen: &Nfs4Seen) {
+    if let (Some(owner), Some(scope)) = (&seen.server_owner, &seen.server_scope) {
+        let scope = match scope == owner {
+            true => "the same".to_owned(),
+            false => printable(scope.as_bytes()),
+        };
+        let minor = seen.server_owner_minor.unwrap_or_default();
+        let shown = format!("{}/{minor}, scope {scope}", printable(owner.as_bytes()));
+        row(rows, "server owner", &shown);
+    }
+    if let Some(name) = &seen.implementation {
+        row(rows, "implementation", &printable(name.as_bytes()));
+    }
+    if let Some(lease) = seen.lease_seconds {
+        row(rows, "lease", &format!("{lease} s"));
+    }
+    if let Some(session) = seen.session {
+        let sizes = [
+            session.max_request_bytes,
+            session.max_response_bytes,
+            session.max_response_cached_bytes,
+        ];
+        let [request, response, cached] = sizes.map(|size| units::size(size.into()));
+        let shown = format!(
+            "{} slots, {} operations, calls of {request}, replies of {response}, {cached} kept",
+            session.max_requests, session.max_operations
+        );
+        row(rows, "session", &shown);
+    }
 }
 
 fn device_rows(rows: &mut Columns, report: &Report) {

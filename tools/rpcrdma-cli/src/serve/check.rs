@@ -1,8 +1,8 @@
 //! `serve --check`: whether a server could start, and what it would serve.
 
-use super::announce::Described;
 use crate::failure::Ended;
 use crate::output;
+use rpcrdma_daemon::server::announcement::Described;
 use rpcrdma_daemon::server::{Configuration, check};
 use rpcrdma_daemon::systemd::Sockets;
 use std::io::Write;

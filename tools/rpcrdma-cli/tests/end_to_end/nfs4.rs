@@ -1,4 +1,4 @@
-//! What an administrator sees of NFSv4 clients, and does with them: by a small client over TCP.
+//! NFSv4 clients as an administrator sees and ends them, by a small client over TCP.
 
 use crate::running::{Served, fails, ok, text};
 use crate::statistics::{get, said};
@@ -348,6 +348,41 @@ fn clients_of_version_four_are_shown_with_what_they_hold() {
     }
     let stats = text(&ok(&["stats", "--socket", &control]));
     assert!(stats.contains("\nnfs4/LOCK "), "{stats}");
+}
+
+#[test]
+fn probe_tells_owner_lease_and_session_and_leaves_nothing() {
+    let served = Served::new(&["--lease", "20s"]);
+    let report = json(&["probe", "--json", "-c1", &served.listening]).remove(0);
+    assert_eq!(report["nfs4_minor_versions"], serde_json::json!([1, 2]));
+    let seen = &report["nfs4"];
+    assert_eq!(
+        (&seen["minor_version"], &seen["lease_seconds"]),
+        (&2.into(), &20.into())
+    );
+    assert_eq!(seen["server_owner"], seen["server_scope"]);
+    assert_eq!(seen["server_owner"].as_str().unwrap().len(), 32);
+    let session = &seen["session"];
+    assert!(session["max_requests"].as_u64().unwrap() > 1, "{session}");
+    assert!(
+        session["max_response_bytes"].as_u64().unwrap() >= 1 << 20,
+        "{session}"
+    );
+    let shown = text(&ok(&["probe", "-c1", &served.listening]));
+    for part in [
+        "  NFS version 4  4.1, 4.2\n",
+        "scope the same\n",
+        "  lease          20 s\n",
+        " slots, ",
+    ] {
+        assert!(shown.contains(part), "{part} is not in {shown}");
+    }
+    let control = said(&served, "control");
+    let state = json(&["state", "--json", "--socket", &control]).remove(0);
+    assert_eq!(
+        (&state["clients"]["now"], &state["sessions"]["now"]),
+        (&0.into(), &0.into())
+    );
 }
 
 #[test]

@@ -54,8 +54,8 @@ fn start_with_too_few_descriptors_says_so() {
             .arg(&dir);
         Served::started(around, dir.clone(), command, Say::Json)
     };
-    let mut served = limited("24", around);
-    let said = served.hear("the limit of open files is 24, and less than ");
+    let mut served = limited("28", around);
+    let said = served.hear("the limit of open files is 28, and less than ");
     assert!(
         said.contains("(JUKEBOX)") && said.contains("LimitNOFILE="),
         "{said}"

@@ -120,13 +120,20 @@ fn probe_of_our_server_fits_on_one_screen() {
                  Receive Buffer Size: 8192
                  Requester Remote Invalidation: true (fixed)
   credits        128 granted, 1024 asked for
-  NFS            version 3
+  NFS            versions 3, 4
   MOUNT          version 3
+  NFS version 4  4.1, 4.2
+  lease          90 s
   round trip     min/median/max = T/T/T ms, 5 calls
 ",
         served.listening
     );
-    assert_eq!(without_times(&shown), expected);
+    let shown = without_times(&shown);
+    let (of_session, others): (Vec<_>, Vec<_>) = shown
+        .split_inclusive('\n')
+        .partition(|line| line.starts_with("  server owner ") || line.starts_with("  session "));
+    assert_eq!(of_session.len(), 2, "{shown}");
+    assert_eq!(others.concat(), expected);
 }
 
 #[test]
@@ -154,18 +161,18 @@ fn programs_and_their_versions_are_told_apart() {
     let found = probe(&served.listening, &["-c", "1"]);
     let mismatch = |version| {
         json!({"name": "NFS", "program": 100_003, "version": version,
-            "answer": "prog_mismatch", "low": 3, "high": 3})
+            "answer": "prog_mismatch", "low": 3, "high": 4})
     };
-    let there = |name, program| json!({"name": name, "program": program, "version": 3, "answer": "success"});
+    let there = |name, program, version| json!({"name": name, "program": program, "version": version, "answer": "success"});
     let programs = json!([
         mismatch(2),
-        there("NFS", 100_003),
-        mismatch(4),
-        there("MOUNT", 100_005)
+        there("NFS", 100_003, 3),
+        there("NFS", 100_003, 4),
+        there("MOUNT", 100_005, 3)
     ]);
     assert_eq!(found["programs"], programs);
-    assert_eq!(found["nfs_versions"], json!([3]));
-    assert_eq!(found["nfs4_minor_versions"], json!([]));
+    assert_eq!(found["nfs_versions"], json!([3, 4]));
+    assert_eq!(found["nfs4_minor_versions"], json!([1, 2]));
     assert_eq!(found["rtt_ms"]["calls"], 1);
 }
 

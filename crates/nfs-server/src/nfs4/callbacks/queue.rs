@@ -64,7 +64,7 @@ impl Queue {
     }
 
     /// Takes a call of the client whose turn it is. No other of that client is taken before [`done`](Self::done).
-    pub(super) fn take(&mut self) -> Option<(ClientId, Callback)> {
+    pub(in crate::nfs4) fn take(&mut self) -> Option<(ClientId, Callback)> {
         let client = self.turns.pop_front()?;
         let its = self.clients.get_mut(&client)?;
         its.is_called = true;
@@ -89,7 +89,7 @@ impl Queue {
     }
 
     /// Notes that the call of a client has ended.
-    pub(super) fn done(&mut self, client: ClientId) {
+    pub(in crate::nfs4) fn done(&mut self, client: ClientId) {
         self.is_full = false;
         // An address may have more calls if others have fewer.
         let parked: Vec<PeerGroup> = self.parked.iter().map(|(address, _)| address).collect();

@@ -30,10 +30,13 @@ pub struct Nfs4Status {
     pub awaited: usize,
 }
 
+/// An open or owner of locks, with the file that is held for it.
+type StateWithFile = (StateView<FileKey>, Option<Arc<dyn HeldFile>>);
+
 /// A page of opens and owners of locks.
 pub(in crate::nfs4) struct StatesWithFiles {
     /// The states, with the files that are held for them.
-    pub(in crate::nfs4) states: Vec<(StateView<FileKey>, Option<Arc<dyn HeldFile>>)>,
+    pub(in crate::nfs4) states: Vec<StateWithFile>,
     /// From where the list goes on; `None` at its end.
     pub(in crate::nfs4) next: Option<u32>,
 }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The part of a state id that stays.
-type Other = [u8; 12];
+pub(super) type Other = [u8; 12];
 
 /// Files of all opens and owners of locks.
 #[derive(Default)]
@@ -120,6 +120,17 @@ impl Files {
         match locker {
             Locker::New { owner, .. } => self.of_owner(client, file, owner),
             Locker::Existing(state) => self.of_state(state),
+        }
+    }
+
+    /// Returns the open and the name of an owner of locks, as LOCK names it.
+    pub(super) fn locker<'a>(&'a self, locker: Locker<'a>) -> Option<(Other, &'a [u8])> {
+        match locker {
+            Locker::New { open, owner } => Some((open.other, owner)),
+            Locker::Existing(state) => {
+                let LockState { open, owner } = self.locks.get(&state.other)?;
+                Some((*open, &owner.name))
+            }
         }
     }
 

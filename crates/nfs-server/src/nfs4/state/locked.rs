@@ -1,10 +1,12 @@
 //! The state of clients while it is locked.
 
 use super::files::{self, Files, Release};
+use super::local_waits::{LocalWaits, Wait};
 use super::{Answer, FileKey, Outbox, Principal};
 use crate::fs::{Error, HeldFile, LocalLock, LockFile};
 use crate::nfs4::callbacks::{Callback, Queue};
 use crate::nfs4::records::Change;
+use nfs_proto::v4::lock::LockType;
 use nfs_proto::v4::{ClientId, SessionId, SlotId, StateId, Status};
 use nfs4_state::lock::{LockKind, Range};
 use nfs4_state::{Demand, LockError, LockRequest, Locker, OpenRequest, Random, Server, Ticket};
@@ -31,6 +33,7 @@ pub(in crate::nfs4) struct Locked<'a> {
     pub(in crate::nfs4) now: Instant,
     pub(in crate::nfs4) random: SystemRandom,
     pub(super) files: &'a mut Files,
+    pub(super) local_waits: &'a mut LocalWaits,
     pub(super) out: &'a mut Outbox,
     pub(super) retries: &'a mut HashMap<(SessionId, SlotId), Box<dyn FnOnce() + Send>>,
     pub(super) answers: &'a mut HashMap<Ticket, Arc<Answer>>,
@@ -76,9 +79,8 @@ impl Locked<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Server::lock`]. A lock of a local program that is in the way is `Denied` to an owner without a name. Nobody tells the
-    /// server when such a lock is gone, so that its client is not among those who wait for a lock: it asks again, and nobody
-    /// waits behind it meanwhile. `Delay` also if a file is needed and there is none, as the owner's other locks have just gone.
+    /// Those of [`Server::lock`]. A lock of a local program that is in the way is `Denied` to an owner without a name. A client that waits for it is
+    /// called when it is gone, and nobody waits behind that client meanwhile. `Delay` also if a file is needed and there is none, as the owner's other locks have just gone.
     pub(in crate::nfs4) fn lock(
         &mut self,
         request: &LockRequest<'_, FileKey>,
@@ -91,19 +93,73 @@ impl Locked<'_> {
             .of_locker(request.client, *request.file, request.locker);
         let is_known = known.is_some();
         let file = known.cloned().or_else(|| new_file.clone());
+        let mut is_local = false;
         let permit = |_| {
             let file = file.as_deref().ok_or(Status::Delay)?;
             let mode = files::mode(LockKind::from(request.kind));
-            in_the_way(file.lock(files::bytes(request.range), mode))
+            let answer = in_the_way(file.lock(files::bytes(request.range), mode));
+            is_local = matches!(answer, Err(LockError::Denied(_)));
+            answer
         };
         let locked = (self.server).lock_if(self.now, &mut self.random, request, permit);
-        if let (Ok(state), Some(file)) = (&locked, file) {
-            self.files.locked(*state, request, file);
+        if let Some(file) = file {
+            match locked {
+                Ok(state) => {
+                    self.has_locked(request);
+                    self.files.locked(state, request, file);
+                }
+                Err(_) if is_local => self.wait_for_local(request, file),
+                Err(_) => self.out.released.push(Release::Lock(file)),
+            }
         }
         if is_known || locked.is_err() {
             self.out.released.extend(new_file.map(Release::Lock));
         }
         locked
+    }
+
+    /// Notes that an owner waits for no local program any more.
+    fn has_locked(&mut self, request: &LockRequest<'_, FileKey>) {
+        if let Some((_, owner)) = self.files.locker(request.locker) {
+            let LockRequest {
+                client,
+                file,
+                range,
+                ..
+            } = *request;
+            let released = &mut self.out.released;
+            (self.local_waits).forget(client, file, owner, range, released);
+        }
+    }
+
+    /// Notes that an owner waits for a local program, if it does.
+    fn wait_for_local(&mut self, request: &LockRequest<'_, FileKey>, file: Arc<dyn LockFile>) {
+        let waits = matches!(request.kind, LockType::ReadWait | LockType::WriteWait);
+        let released = &mut self.out.released;
+        match self.files.locker(request.locker) {
+            Some((open, owner)) if waits && !request.reclaims => {
+                let wait = Wait {
+                    client: request.client,
+                    owner: owner.into(),
+                    open,
+                    key: *request.file,
+                    range: request.range,
+                    kind: request.kind.into(),
+                    file,
+                    asked: self.now,
+                };
+                self.local_waits.enter(wait, released);
+            }
+            _ => released.push(Release::Lock(file)),
+        }
+    }
+
+    /// Has clients called that wait for locks of local programs which are gone.
+    pub(super) fn look_for_local_locks(&mut self) {
+        let Outbox {
+            calls, released, ..
+        } = &mut *self.out;
+        self.local_waits.look(self.now, calls, released);
     }
 
     /// Unlocks bytes, in the table and on the file.
@@ -168,6 +224,7 @@ impl Locked<'_> {
                 }
                 Demand::Release { state, .. } => {
                     let released = &mut self.out.released;
+                    self.local_waits.closed(state.other, released);
                     self.files.release(self.server, state, released);
                 }
                 Demand::NotifyLock {

@@ -66,7 +66,7 @@ impl Worker {
         let mut inner = self.shared.lock();
         let retry = self.failing.as_ref().map(|failing| failing.retry);
         let retry = retry.filter(|_| inner.out.is_failing);
-        let until = inner.server.poll_timeout().into_iter().chain(retry).min();
+        let until = inner.due().into_iter().chain(retry).min();
         let sleep = Sleep { until };
         // What came since the last step has woken nobody.
         while !inner.has_work(sleep) {
@@ -98,6 +98,7 @@ impl Worker {
         let (changes, files, events) = self.shared.with(|locked| {
             locked.server.handle_timeout(locked.now);
             locked.carry_out();
+            locked.look_for_local_locks();
             let out = &mut *locked.out;
             let is_in_grace = locked.server.is_in_grace();
             if !is_in_grace && self.records.lease() != self.shared.lease {
@@ -127,6 +128,14 @@ impl Worker {
             guarded(|| drop(file));
         }
         self.shared.lock().out.has_work()
+    }
+
+    /// Answers those that wait for records, which are not made any more.
+    pub(super) fn abandon(&self) {
+        let answers = self.shared.with(|locked| std::mem::take(locked.answers));
+        for answer in answers.into_values() {
+            answer.give(Err(Status::Delay));
+        }
     }
 
     /// Makes changes of records, and reports them.

@@ -51,7 +51,7 @@ fn files_are_held_as_long_as_their_opens_and_closed_by_the_thread() {
 }
 
 #[test]
-fn lock_of_a_local_program_is_in_the_way_and_nobody_waits_for_it() {
+fn lock_of_a_local_program_is_in_the_way_and_nobody_waits_behind_who_waits_for_it() {
     let (mut world, disk) = world();
     let a = world.peer("a", 1);
     let open = world.open(&a, b"o", 3, disk.held()).unwrap();
@@ -65,11 +65,14 @@ fn lock_of_a_local_program_is_in_the_way_and_nobody_waits_for_it() {
     assert_eq!(found, (bytes(4, 4), LockKind::Shared, ClientId(0), 0));
     assert_eq!(world.state.usage().waiters, 0);
     assert_eq!(world.state.usage().locks, 0);
+    let file = Some(disk.lock_file());
+    let denied = world.lock(&a, new(open, b"m"), LockType::Write, ALL, file);
+    assert!(matches!(denied, Err(LockError::Denied(_))), "{denied:?}");
     world.work();
     assert_eq!(
         disk.open_files(),
-        1,
-        "the file of an owner without locks is closed"
+        2,
+        "the file of an owner that has no locks and waits for none is closed"
     );
     let tested = |world: &World, kind| {
         let file = disk.lock_file();
@@ -87,6 +90,65 @@ fn lock_of_a_local_program_is_in_the_way_and_nobody_waits_for_it() {
         .lock(&a, new(open, b"l"), LockType::Write, ALL, file)
         .unwrap();
     assert!(!disk.lock_locally(Some((0, 0)), LockMode::Shared));
+}
+
+/// Owners of locks that are to be called.
+fn called(world: &World) -> Vec<Vec<u8>> {
+    let mut owners = Vec::new();
+    world.state.with(|locked| {
+        while let Some((client, call)) = locked.calls().take() {
+            match call {
+                Callback::NotifyLock { owner, .. } => owners.push(owner.to_vec()),
+                other @ Callback::Null { .. } => panic!("{other:?}"),
+            }
+            locked.calls().done(client);
+        }
+    });
+    owners
+}
+
+#[test]
+fn client_that_waits_for_a_local_program_is_called_when_its_lock_is_gone() {
+    const SOON: Duration = Duration::from_millis(200);
+    let (mut world, disk) = world();
+    let a = world.peer("a", 1);
+    let open = world.open(&a, b"o", 3, disk.held()).unwrap();
+    assert!(disk.lock_locally(Some((4, 4)), LockMode::Exclusive));
+    let lock = |world: &mut World, owner, kind, (first, last)| {
+        let file = Some(disk.lock_file());
+        let range = bytes(first, last);
+        world.lock(&a, new(open, owner), kind, range, file).is_ok()
+    };
+    assert!(!lock(&mut world, b"waits", LockType::WriteWait, (0, 9)));
+    assert!(!lock(&mut world, b"polls", LockType::Write, (0, 9)));
+    // It waits once, however often it asks.
+    assert!(!lock(&mut world, b"waits", LockType::WriteWait, (0, 9)));
+    world.pass(SOON);
+    assert!(called(&world).is_empty(), "it is still locked");
+    disk.lock_locally(None, LockMode::Shared);
+    world.pass(SOON);
+    assert_eq!(called(&world), [b"waits"]);
+    assert!(lock(&mut world, b"waits", LockType::WriteWait, (0, 9)));
+    world.pass(SOON);
+    assert!(called(&world).is_empty(), "it waits no more");
+    assert_eq!(disk.open_files(), 2);
+}
+
+#[test]
+fn client_that_has_closed_the_file_waits_for_no_local_program() {
+    let (mut world, disk) = world();
+    let a = world.peer("a", 1);
+    let open = world.open(&a, b"o", 3, disk.held()).unwrap();
+    assert!(disk.lock_locally(Some((4, 4)), LockMode::Exclusive));
+    let file = Some(disk.lock_file());
+    let denied = world.lock(&a, new(open, b"l"), LockType::WriteWait, ALL, file);
+    assert!(matches!(denied, Err(LockError::Denied(_))), "{denied:?}");
+    world.close(&a, open);
+    world.work();
+    assert_eq!(disk.open_files(), 0);
+    disk.lock_locally(None, LockMode::Shared);
+    world.pass(Duration::from_secs(1));
+    assert!(called(&world).is_empty());
 }
 
 #[test]

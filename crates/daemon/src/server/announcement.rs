@@ -1,55 +1,55 @@
 //! The announcement of `serve` when it is ready.
 
-use crate::show;
+use super::RunningServer;
+use super::exports::Export;
+use super::live_exports::AbsentExports;
+use super::mount_commands;
+use super::observed::rule_status;
+use super::plan::{self, Plan, Presence};
+use crate::config::connections::ConnectionSettings;
+use crate::control::{ListenerStatus, RuleStatus};
+use crate::listen;
+use crate::listening::Listening;
 use nfs_client::{NfsUrl, printable};
 use printing::json;
 use rpcrdma::{Design, Versions};
-use rpcrdma_daemon::config::connections::ConnectionSettings;
-use rpcrdma_daemon::control::{ListenerStatus, RuleStatus};
-use rpcrdma_daemon::listen;
-use rpcrdma_daemon::listening::Listening;
-use rpcrdma_daemon::server::RunningServer;
-use rpcrdma_daemon::server::exports::Export;
-use rpcrdma_daemon::server::live_exports::AbsentExports;
-use rpcrdma_daemon::server::mount_commands;
-use rpcrdma_daemon::server::observed::rule_status;
-use rpcrdma_daemon::server::plan::{self, Plan, Presence};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// All there is to say about a running server.
-pub(crate) struct Announcement<'a> {
-    pub(crate) exports: &'a [Plan],
+pub struct Announcement<'a> {
+    exports: &'a [Plan],
     /// Those that are not served now, and why.
-    pub(super) absent: &'a AbsentExports,
+    absent: &'a AbsentExports,
     /// Addresses of RPC-over-RDMA.
-    pub(super) listening: Listening,
+    listening: Listening,
     /// Addresses of MOUNT over TCP: one at least.
-    pub(crate) mount: &'a [SocketAddr],
+    mount: &'a [SocketAddr],
     /// Of RPC-over-RDMA.
-    pub(crate) versions: Versions,
+    versions: Versions,
     /// By which clients may have their handles invalidated.
-    pub(crate) remote_invalidation: Vec<Design>,
+    remote_invalidation: Vec<Design>,
     /// The integrity checks of software iWARP, in words.
-    pub(crate) crc: &'static str,
+    crc: &'static str,
     /// As whom files are used.
-    pub(crate) user: String,
-    pub(crate) limits: String,
-    pub(crate) state: String,
+    user: String,
+    limits: String,
+    state: String,
     /// Address of the metrics.
-    pub(crate) metrics: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
     /// Socket that `rpcrdma stats` asks.
-    pub(crate) control: Option<&'a Path>,
+    control: Option<&'a Path>,
 }
 
 /// The line that `--json` prints.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Line<'a> {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct Line<'a> {
     /// Address of RPC-over-RDMA: the first of `listen`.
     listening: SocketAddr,
     /// Listeners over each provider: the addresses of `listen`, those of RDMA devices beside them, and those of `tcp`.
@@ -71,7 +71,7 @@ pub(crate) struct Line<'a> {
 }
 
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 struct ExportLine<'a> {
     /// The path that clients mount.
     name: &'a str,
@@ -96,7 +96,7 @@ struct ExportLine<'a> {
 
 impl<'a> Announcement<'a> {
     /// That of a server with these options of connections.
-    pub(super) fn new(server: &'a RunningServer, connections: &ConnectionSettings) -> Self {
+    pub fn new(server: &'a RunningServer, connections: &ConnectionSettings) -> Self {
         Self {
             exports: server.exports().plans(),
             absent: server.exports().absent(),
@@ -116,7 +116,11 @@ impl<'a> Announcement<'a> {
 
 impl Announcement<'_> {
     /// One line of JSON.
-    pub(crate) fn json(&self) -> serde_json::Result<String> {
+    ///
+    /// # Errors
+    ///
+    /// None that is expected: all of it can be written.
+    pub fn json(&self) -> serde_json::Result<String> {
         let from = self.listening.mounted_from();
         let over_tcp = self.listening.mounted_from_over_tcp();
         let exports = self.exports.iter().map(|plan| ExportLine {
@@ -301,7 +305,12 @@ impl fmt::Display for Announcement<'_> {
 /// Name and directory of an export.
 fn is(plan: &Plan) -> String {
     let name = printable(plan.export.name.as_bytes()).to_string();
-    format!("{name} is {}", show::path(&plan.export.dir))
+    format!("{name} is {}", shown_path(&plan.export.dir))
+}
+
+/// A local path for a terminal.
+fn shown_path(path: &Path) -> String {
+    printable(path.as_os_str().as_bytes())
 }
 
 /// Why it is not served now, if it is not.
@@ -320,20 +329,23 @@ fn how(plan: &Plan) -> &'static str {
 }
 
 /// Output of `--check`.
-pub(super) struct Described<'a> {
-    pub(super) plans: &'a [Plan],
+pub struct Described<'a> {
+    /// The exports.
+    pub plans: &'a [Plan],
     /// Those that would not be served now, and why.
-    pub(super) absent: &'a AbsentExports,
+    pub absent: &'a AbsentExports,
     /// Warnings about options that the administrator may not have meant.
-    pub(super) warnings: &'a [String],
-    pub(super) listening: Listening,
-    pub(super) mount: &'a [SocketAddr],
+    pub warnings: &'a [String],
+    /// Addresses of NFS.
+    pub listening: Listening,
+    /// Addresses of MOUNT over TCP.
+    pub mount: &'a [SocketAddr],
 }
 
 /// The line that `--check --json` prints.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct CheckLine<'a> {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct CheckLine<'a> {
     /// Address of RPC-over-RDMA: the first of `listen`.
     listen: SocketAddr,
     /// Listeners over each provider: the addresses of `listen`, those of RDMA devices beside them, and those of `tcp`.
@@ -349,7 +361,7 @@ pub(crate) struct CheckLine<'a> {
 }
 
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 struct CheckedExport<'a> {
     /// The path that clients mount.
     name: &'a str,
@@ -371,7 +383,11 @@ struct CheckedExport<'a> {
 
 impl Described<'_> {
     /// One line of JSON.
-    pub(super) fn json(&self) -> serde_json::Result<String> {
+    ///
+    /// # Errors
+    ///
+    /// None that is expected: all of it can be written.
+    pub fn json(&self) -> serde_json::Result<String> {
         let exports = self.plans.iter().map(|plan| CheckedExport {
             name: &plan.export.name,
             directory: plan.export.dir.to_string_lossy().into_owned(),
@@ -400,7 +416,7 @@ impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "would listen at {}, {} over TCP for MOUNT",
+            "would serve NFSv4.2, 4.1 and 3 at {}, and listen at {} over TCP for MOUNT",
             self.listening.addresses(),
             listen::shown(self.mount)
         )?;
@@ -415,7 +431,7 @@ impl fmt::Display for Described<'_> {
             let presence = match &plan.presence {
                 Presence::Required => String::new(),
                 Presence::Optional => ", nofail".to_owned(),
-                Presence::Mounted(at) => format!(", while {} is mounted", show::path(at)),
+                Presence::Mounted(at) => format!(", while {} is mounted", shown_path(at)),
             };
             let absent = not_there(self.absent, plan);
             writeln!(f, "\n{}{fsid}{mounts}{presence}{absent}", is(plan))?;
@@ -429,10 +445,10 @@ impl fmt::Display for Described<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::plan::ClientPlan;
     use super::*;
+    use crate::listen::mount_addresses;
     use nfs_server::ClientOptions;
-    use rpcrdma_daemon::listen::mount_addresses;
-    use rpcrdma_daemon::server::plan::ClientPlan;
     use std::collections::BTreeMap;
 
     fn announce(exports: &[Plan], listening: &str, check: impl FnOnce(&mut Announcement<'_>)) {
