@@ -2,7 +2,7 @@
 
 use super::*;
 use nfs_proto::v4::directory::{CreateArgs, CreateType, ReadDirArgs, RemoveArgs, RenameArgs};
-use nfs_proto::v4::file::ReadArgs;
+use nfs_proto::v4::file::{Access, AccessArgs, ReadArgs};
 use nfs_proto::v4::open::CloseArgs;
 use nfs_proto::v4::security::{SecInfoArgs, SecInfoStyle};
 use nfs_proto::v4::{SpecialStateId, StateId};
@@ -171,5 +171,74 @@ fn operations_on_other_kinds_of_objects_are_refused() {
         );
         let text = client.at(&["f"], vec![ArgOp::ReadLink]);
         assert_eq!(text.status(), Err(Status::WrongType));
+    }
+}
+
+#[test]
+fn access_tells_no_more_than_was_asked() {
+    for site in Site::all() {
+        let client = site.client(b"one");
+        client.open("f", BOTH);
+        let asks = ArgOp::Access(AccessArgs {
+            access: Access::READ,
+        });
+        let told = client.at(&["f"], vec![asks]);
+        let ResOp::Access(Ok(told)) = told.last() else {
+            panic!("{told:?}");
+        };
+        assert_eq!((told.supported, told.access), (Access::READ, Access::READ));
+    }
+}
+
+#[test]
+fn names_stay_within_an_export() {
+    let site = Site::in_memory();
+    let client = site.client(b"one");
+    client.open("f", BOTH);
+    let found = client.at(&[], vec![ArgOp::GetFh]);
+    let ResOp::GetFh(Ok(found)) = found.last() else {
+        panic!("{found:?}");
+    };
+    let rename = ArgOp::Rename(RenameArgs {
+        from: name("f"),
+        to: name("g"),
+    });
+    let moved = client.run(vec![
+        put(&found.handle),
+        ArgOp::SaveFh,
+        ArgOp::PutRootFh,
+        lookup("srv"),
+        lookup("other"),
+        rename,
+    ]);
+    assert_eq!(moved.status(), Err(Status::CrossDevice));
+}
+
+#[test]
+fn listing_has_no_reserved_cookies_and_no_dots() {
+    for site in Site::all() {
+        let client = site.client(b"one");
+        client.open("f", BOTH);
+        let list = |cookie| {
+            ArgOp::ReadDir(ReadDirArgs {
+                cookie: Cookie(cookie),
+                verifier: CookieVerifier::default(),
+                dir_count: 0,
+                max_count: 8192,
+                wanted: Bitmap::default(),
+            })
+        };
+        let listed = client.at(&[], vec![list(0)]);
+        let ResOp::ReadDir(Ok(listed)) = listed.last() else {
+            panic!("{listed:?}");
+        };
+        let entries = &listed.entries.0;
+        assert!(entries.iter().all(|entry| entry.cookie.0 > 2));
+        let names: Vec<_> = entries.iter().map(|entry| entry.name.to_vec()).collect();
+        assert_eq!(names, [b"f"]);
+        for reserved in [1, 2] {
+            let refused = client.at(&[], vec![list(reserved)]);
+            assert_eq!(refused.status(), Err(Status::BadCookie));
+        }
     }
 }

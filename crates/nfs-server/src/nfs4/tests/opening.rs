@@ -34,6 +34,9 @@ fn reason_for_no_delegation_is_told_to_who_wants_one() {
         wish(DelegationWish::NoDelegation),
         Some(NoDelegation::NotWanted)
     );
+    assert_eq!(wish(DelegationWish::Cancel), Some(NoDelegation::Cancelled));
+    let signal = ShareAccess::WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL;
+    assert_eq!(refused(read | signal), Some(NoDelegation::Resource(false)));
     assert_eq!(
         wish(DelegationWish::Any),
         Some(NoDelegation::Resource(false))
@@ -49,6 +52,7 @@ fn share_that_means_nothing_is_invalid() {
     for (access, deny) in [
         (ShareAccess::empty(), none),
         (undefined, none),
+        (ShareAccess::from_bits_retain(5), none),
         (ShareAccess::READ, ShareDeny::from_bits_retain(4)),
     ] {
         let opened = client.at(&[], vec![open("f", access, deny)]);
