@@ -131,6 +131,16 @@ fn conflicting_reclaims_are_told() {
 }
 
 #[test]
+fn clients_that_were_not_recorded_reclaim_nothing() {
+    let mut world = World::recorded(config(), &[("a", 1)]);
+    let other = world.new_peer("b", 2);
+    let reclaimed = world.open_with(&other, "o", 7, 1, 0, true);
+    assert_eq!(reclaimed, Err(Status::NoGrace));
+    let a = world.new_peer("a", 1);
+    assert!(world.open_with(&a, "o", 7, 1, 0, true).is_ok());
+}
+
+#[test]
 fn locks_wait_for_the_end_of_grace() {
     let mut world = World::recorded(config(), &[("a", 1), ("b", 2)]);
     let a = world.new_peer("a", 1);
