@@ -281,7 +281,7 @@ impl Nfs4 {
     }
 
     pub(super) fn downgrade(&self, run: &mut Running, args: &OpenDowngradeArgs) -> Ran {
-        let at = run.file(Status::IsDirectory)?;
+        let at = run.file(Status::BadStateId)?;
         let state = run.state_id(args.state)?;
         // RFC 8881 §18.18.3: a wish about a delegation means nothing here.
         check_access(args.access)?;
@@ -295,7 +295,7 @@ impl Nfs4 {
     }
 
     pub(super) fn close(&self, run: &mut Running, args: &CloseArgs) -> Ran {
-        let at = run.file(Status::IsDirectory)?;
+        let at = run.file(Status::BadStateId)?;
         let state = run.state_id(args.state)?;
         let (client, key) = (run.client()?, run.key(&at));
         let closed = (self.inner.state).with(|all| {

@@ -80,6 +80,9 @@ fn state_id_of_a_close_is_of_no_use() {
     assert_eq!(state.special(), Some(SpecialStateId::Invalid));
     let used = client.at(&[], vec![opens, close, read(current())]);
     assert_eq!(used.status(), Err(Status::BadStateId));
+    let close = ArgOp::Close(CloseArgs { seqid: 0, state });
+    let directory = client.run(vec![ArgOp::PutRootFh, close]);
+    assert_eq!(directory.status(), Err(Status::BadStateId));
     let used = client.at(&["f"], vec![read(SpecialStateId::Invalid.into())]);
     assert_eq!(used.status(), Err(Status::BadStateId));
 }
