@@ -49,7 +49,7 @@ pub struct Config {
     pub limits: Limits,
     /// Limits of requests.
     pub fore: ChannelLimits,
-    /// Limits of callbacks.
+    /// Limits of callbacks. How many there may be at a time, and of how many operations, is for the client to say (RFC 8881 §18.36.3).
     pub back: ChannelLimits,
 }
 

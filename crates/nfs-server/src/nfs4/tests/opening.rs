@@ -72,7 +72,7 @@ fn file_is_opened_by_its_handle_and_not_made_so() {
             claim: OpenClaim::Handle,
             ..args("f", ShareAccess::READ, ShareDeny::empty())
         };
-        let opened = client.at(&["f"], vec![ArgOp::Open(by_handle.clone())]);
+        let opened = client.at(&["f"], vec![ArgOp::Open(by_handle)]);
         let ResOp::Open(Ok(opened)) = opened.last() else {
             panic!("{opened:?}");
         };
