@@ -34,7 +34,7 @@ const CAPACITY: u64 = 1 << 20;
 const REQUESTS: usize = 40;
 const OPERATIONS: usize = 12;
 
-const SLOTS: usize = 2;
+const SLOTS: u8 = 2;
 
 /// Handles and state ids that are remembered.
 const REMEMBERED: usize = 8;
@@ -60,7 +60,7 @@ struct User {
     now: Arc<std::sync::Mutex<Instant>>,
     caller: Caller,
     session: SessionId,
-    sequences: [u32; SLOTS],
+    sequences: [u32; SLOTS as usize],
     handles: Vec<Vec<u8>>,
     states: Vec<StateId>,
 }
@@ -84,7 +84,7 @@ impl User {
             now,
             caller: Caller::new(([127, 0, 0, 1], 700).into()),
             session: SessionId::default(),
-            sequences: [0; SLOTS],
+            sequences: [0; SLOTS as usize],
             handles: Vec::new(),
             states: Vec::new(),
         };
@@ -112,7 +112,7 @@ impl User {
             max_response: 1 << 16,
             max_response_cached: 1 << 12,
             max_operations: 64,
-            max_requests: SLOTS as u32,
+            max_requests: SLOTS.into(),
             ..ChannelAttributes::default()
         };
         let create = ArgOp::CreateSession(CreateSessionArgs {
@@ -128,7 +128,7 @@ impl User {
             ResOp::CreateSession(Ok(created)) => created.session,
             other => panic!("{other:?}"),
         };
-        self.sequences = [0; SLOTS];
+        self.sequences = [0; SLOTS as usize];
         let complete = ArgOp::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
         let message = self.message(0, true, |call| call.push(complete));
         self.exchange(message);
@@ -159,18 +159,20 @@ impl User {
     /// A COMPOUND with the next SEQUENCE of a slot.
     fn message(
         &mut self,
-        slot: usize,
+        slot: u8,
         keep: bool,
         write: impl FnOnce(&mut CallWriter<'_>),
     ) -> Payload {
-        self.sequences[slot] += 1;
+        let sequence = &mut self.sequences[usize::from(slot)];
+        *sequence += 1;
+        let sequence = *sequence;
         let mut w = begin_call();
         let mut call = CallWriter::new(&mut w, Tag::new(b"t").expect("short"), 2);
         call.push(ArgOp::Sequence(SequenceArgs {
             session: self.session,
-            sequence: SequenceId(self.sequences[slot]),
-            slot: SlotId(slot as u32),
-            highest_slot: SlotId(slot as u32),
+            sequence: SequenceId(sequence),
+            slot: SlotId(slot.into()),
+            highest_slot: SlotId(slot.into()),
             cache_this: keep,
         }));
         write(&mut call);
@@ -184,7 +186,7 @@ impl User {
             *self.now.lock().expect("nobody panics with it") += time;
             self.upkeep.run();
         }
-        let slot = script.below(SLOTS);
+        let slot = script.byte() % SLOTS;
         let keep = !script.one_in(4);
         let wanted = script.below(OPERATIONS) + 1;
         let mut operations: Vec<Vec<u8>> = Vec::new();
@@ -206,7 +208,7 @@ impl User {
         let mut stream = flat(&message).to_vec();
         if let Some(rest) = rest {
             let count_at = COUNT_AT;
-            let count = numbers.len() as u32 + 2;
+            let count = u32::try_from(numbers.len()).expect("a few") + 2;
             stream[count_at..count_at + 4].copy_from_slice(&count.to_be_bytes());
             stream.extend_from_slice(&rest);
         }

@@ -63,6 +63,8 @@ struct World<'a> {
     random: u64,
     clients: Vec<(ClientId, SequenceId)>,
     sessions: Vec<(SessionId, u32)>,
+    /// Clients that have or had a session: others cannot do anything.
+    confirmed: Vec<ClientId>,
     states: Vec<StateId>,
     requests: Vec<Request>,
     storage: VecDeque<Stored>,
@@ -103,13 +105,21 @@ impl<'a> World<'a> {
             random: 1,
             clients: Vec::new(),
             sessions: Vec::new(),
+            confirmed: Vec::new(),
             states: Vec::new(),
             requests: Vec::new(),
             storage: VecDeque::new(),
         }
     }
 
-    fn client(&mut self) -> (ClientId, SequenceId) {
+    fn client(&mut self) -> ClientId {
+        match self.confirmed.is_empty() {
+            true => ClientId(self.script.long()),
+            false => self.confirmed[self.script.below(self.confirmed.len())],
+        }
+    }
+
+    fn client_id(&mut self) -> (ClientId, SequenceId) {
         match self.clients.is_empty() || self.script.one_in(32) {
             true => (
                 ClientId(self.script.long()),
@@ -154,12 +164,12 @@ impl<'a> World<'a> {
         let owner = self.script.pick(&OWNERS);
         let principal = u32::from(self.script.one_in(8));
         let connection = ConnectionId(self.script.below(6) as u64);
-        let file = self.script.below(3) as u32;
+        let file = self.script.pick(&[0, 1, 2]);
         match self.script.below(24) {
             0 | 1 => {
                 let call = ExchangeCall {
                     owner,
-                    verifier: Verifier([self.script.below(3) as u8; 8]),
+                    verifier: Verifier([self.script.pick(&[0, 1, 2]); 8]),
                     principal: &principal,
                     address: AddressKey(self.script.below(2) as u128),
                     flags: match self.script.byte() {
@@ -173,7 +183,7 @@ impl<'a> World<'a> {
                 }
             }
             2 | 3 => {
-                let (client, sequence) = self.client();
+                let (client, sequence) = self.client_id();
                 let channel = ChannelAttributes {
                     max_request: self.script.pick(&[4096, 4096, 4096, 100, u32::MAX]),
                     max_response: 4096,
@@ -200,6 +210,7 @@ impl<'a> World<'a> {
                 };
                 if let Ok(created) = self.server.create_session(now, &mut random, &call) {
                     remember(&mut self.sessions, (created.session, 0));
+                    remember(&mut self.confirmed, client);
                     for known in &mut self.clients {
                         if known.0 == client {
                             known.1 = SequenceId(sequence.0.wrapping_add(1));
@@ -218,7 +229,7 @@ impl<'a> World<'a> {
                 }
             }
             9 | 10 => {
-                let (client, _) = self.client();
+                let client = self.client();
                 if let Ok(Completed::AfterRecord(_)) =
                     self.server.reclaim_complete(client, self.script.one_in(8))
                 {
@@ -226,12 +237,12 @@ impl<'a> World<'a> {
                 }
             }
             11..14 => {
-                let (client, _) = self.client();
+                let client = self.client();
                 let request = OpenRequest {
                     client,
                     owner,
                     file: &file,
-                    access: ShareAccess::from_bits_retain(self.script.below(4) as u32),
+                    access: ShareAccess::from_bits_retain(self.script.pick(&[0, 1, 2, 3])),
                     deny: ShareDeny::from_bits_retain(self.script.pick(&[0, 0, 0, 1, 2, 3, 4])),
                     reclaims: self.script.one_in(6),
                 };
@@ -240,7 +251,7 @@ impl<'a> World<'a> {
                 }
             }
             14 | 15 => {
-                let (client, _) = self.client();
+                let client = self.client();
                 let (range, state) = (self.range(), self.state());
                 let kinds = [
                     LockType::Read,
@@ -264,19 +275,19 @@ impl<'a> World<'a> {
                 }
             }
             16 => {
-                let (client, _) = self.client();
+                let client = self.client();
                 let (range, state) = (self.range(), self.state());
                 refused_or_not(self.server.unlock(now, client, &file, state, range));
             }
             17 => {
-                let (client, _) = self.client();
+                let client = self.client();
                 let state = self.state();
                 match self.script.below(4) {
                     0 => refused_or_not(self.server.close(now, client, &file, state)),
                     1 => refused_or_not(self.server.free_state(client, state)),
                     2 => {
-                        let access = ShareAccess::from_bits_retain(self.script.below(4) as u32);
-                        let deny = ShareDeny::from_bits_retain(self.script.below(4) as u32);
+                        let access = ShareAccess::from_bits_retain(self.script.pick(&[0, 1, 2, 3]));
+                        let deny = ShareDeny::from_bits_retain(self.script.pick(&[0, 1, 2, 3]));
                         refused_or_not(self.server.downgrade(client, &file, state, access, deny));
                     }
                     _ => {
@@ -304,11 +315,11 @@ impl<'a> World<'a> {
                 1 => self.server.end_grace(),
                 2 => refused_or_not(self.server.revoke_file(now, &file)),
                 3 => {
-                    let (client, _) = self.client();
+                    let client = self.client();
                     refused_or_not(self.server.expire_client(now, client));
                 }
                 4 => {
-                    let (client, _) = self.client();
+                    let client = self.client();
                     refused_or_not(self.server.destroy_client(now, client, &principal));
                 }
                 _ => {
@@ -358,7 +369,7 @@ impl<'a> World<'a> {
             args: &args,
             connection,
             digest: RequestDigest(self.script.below(2) as u64),
-            operations: self.script.below(10) as u32,
+            operations: self.script.pick(&[1, 2, 3, 8, 9]),
             size: self.script.pick(&[100, 100, 100, u32::MAX]),
         };
         if let Ok(Sequenced::New(request)) = self.server.sequence(self.now, &call) {

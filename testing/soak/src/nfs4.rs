@@ -24,10 +24,10 @@ use std::time::Duration;
 use wire::{At, Got, Op, Outcome};
 
 /// Names of files, and of directories.
-const NAMES: usize = 3;
+const NAMES: [u8; 3] = [0, 1, 2];
 
 /// Owners of opens of each client. Each has two owners of locks.
-const OWNERS: usize = 2;
+const OWNERS: [u8; 2] = [0, 1];
 
 /// Lines about the last steps that come with a finding.
 const LINES: usize = 40;
@@ -72,6 +72,8 @@ struct Request {
     epoch: u32,
     op: Op,
     is_lie: bool,
+    /// It was executed some time after it was looked at.
+    is_late: bool,
     graced: bool,
     /// It was not sent as yet.
     is_new: bool,
@@ -346,6 +348,7 @@ impl<'a> Sim<'a> {
             epoch: live.epoch,
             op,
             is_lie,
+            is_late: false,
             graced: false,
             is_new: true,
             flat: wire::flat(&message).to_vec(),
@@ -397,7 +400,10 @@ impl<'a> Sim<'a> {
         is_first: bool,
     ) -> Result<(), String> {
         match answer {
-            Answered::Later(copy) => request.copies.push((is_first, copy)),
+            Answered::Later(copy) => {
+                request.is_late = true;
+                request.copies.push((is_first, copy));
+            }
             Answered::Nothing => {}
             Answered::Reply(reply) => self.replied(request, &reply)?,
         }
@@ -435,6 +441,7 @@ impl<'a> Sim<'a> {
                 in_grace: request.graced || is_in_grace,
                 is_in_grace,
                 is_lie: request.is_lie,
+                is_late: request.is_late,
             };
             self.reference.apply(when, &request.op, &what)?;
             if what.status.is_ok() {

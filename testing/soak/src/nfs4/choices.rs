@@ -56,8 +56,8 @@ impl Sim<'_> {
     pub(super) fn choose(&mut self, at: usize) -> (Op, bool) {
         let dice = &mut self.dice;
         let held = &self.machines[at].held;
-        let name = dice.below(NAMES) as u8;
-        let owner = dice.below(OWNERS) as u8;
+        let name = dice.of(&NAMES);
+        let owner = dice.of(&OWNERS);
         let access = dice.of(&[1, 2, 3, 3]);
         let deny = dice.of(&[0, 0, 0, 0, 0, 1, 2, 3]);
         let open = Op::Open {
@@ -132,7 +132,7 @@ impl Sim<'_> {
             14 => Op::Read { handle, state },
             15 => Op::Rename {
                 from: name,
-                to: dice.below(NAMES) as u8,
+                to: dice.of(&NAMES),
             },
             16 => match dice.coin() {
                 true => Op::Remove { name },

@@ -24,6 +24,8 @@ pub(super) struct Circumstances {
     pub(super) is_in_grace: bool,
     /// The client lies: the request has to fail.
     pub(super) is_lie: bool,
+    /// It was executed some time after its state id was checked: meanwhile others may have opened the file.
+    pub(super) is_late: bool,
 }
 
 #[derive(Debug)]
@@ -650,7 +652,7 @@ impl Reference {
         state: StateId,
         access: u32,
     ) -> Result<(), String> {
-        if state == StateId::default() {
+        if state == StateId::default() && !when.is_late {
             let denies = |open: &Open| {
                 open.file == file
                     && open.deny & access != 0
