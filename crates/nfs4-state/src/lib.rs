@@ -129,7 +129,7 @@
 //!     reclaims: false,
 //! });
 //! assert_eq!(locked.unwrap().seqid, 1);
-//! server.finish(request, Some(bytes::Bytes::from_static(b"the reply")));
+//! server.finish(now, request, Some(bytes::Bytes::from_static(b"the reply")));
 //!
 //! // A retry is not executed.
 //! assert!(matches!(server.sequence(now, &call)?, Sequenced::Replay(_)));

@@ -49,7 +49,7 @@ pub struct Config {
     pub limits: Limits,
     /// Limits of requests.
     pub fore: ChannelLimits,
-    /// Limits of callbacks.
+    /// Limits of callbacks. How many there may be at a time, and of how many operations, is for the client to say (RFC 8881 §18.36.3).
     pub back: ChannelLimits,
 }
 
@@ -467,9 +467,16 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
 
     /// Ends a request, and keeps its reply for a retry, if there is one to keep. A reply that is larger than the session allows
     /// is not kept: for one that has to be, the COMPOUND fails with `ReplyTooBigToCache` before (RFC 8881 §2.10.6.4).
-    pub fn finish(&mut self, request: Request, reply: Option<Bytes>) {
+    ///
+    /// The lease lasts as long from now as if it was renewed (RFC 8881 §8.3).
+    pub fn finish(&mut self, now: Instant, request: Request, reply: Option<Bytes>) {
         let SequenceOk { slot, sequence, .. } = request.result;
-        self.sessions.finish(request.session, slot, sequence, reply);
+        let is_in_session = self.sessions.finish(request.session, slot, sequence, reply);
+        if let Ok(client) = self.clients.usable(request.client)
+            && is_in_session
+        {
+            renew(client, &mut self.leases, now, self.config.lease);
+        }
     }
 
     /// Executes BIND_CONN_TO_SESSION (RFC 8881 §18.34).

@@ -232,7 +232,13 @@ impl Sessions {
     ) -> Result<(ChannelAttributes, ChannelAttributes), Status> {
         let fore = self.fore.grant(&wishes.fore)?;
         // Also without callbacks now: another connection may be bound for them later.
-        let back = self.back.grant(&wishes.back)?;
+        let granted = self.back.grant(&wishes.back)?;
+        let back = ChannelAttributes {
+            // RFC 8881 §18.36.3: these two are never changed. One slot is used, whatever the client offers.
+            max_operations: wishes.back.max_operations,
+            max_requests: wishes.back.max_requests,
+            ..granted
+        };
         let of_client = self.of_client.get(&client).map_or(0, Vec::len);
         let of_address = self.of_address.get(&wishes.address).copied().unwrap_or(0);
         let has_room = may_grow(of_address, self.sessions.len(), self.max);
@@ -376,19 +382,21 @@ impl Sessions {
     }
 
     /// Keeps the reply of a request, if its session still is there, and the reply is no larger than the session
-    /// allows.
+    /// allows. Returns whether the session is there.
     pub(crate) fn finish(
         &mut self,
         id: SessionId,
         slot: SlotId,
         sequence: SequenceId,
         reply: Option<Bytes>,
-    ) {
-        if let Ok(session) = self.get_mut(id) {
-            let most = session.fore.max_response_cached as usize;
-            let reply = reply.filter(|reply| reply.len() <= most);
-            session.slots.finish(slot, sequence, reply);
-        }
+    ) -> bool {
+        let Ok(session) = self.get_mut(id) else {
+            return false;
+        };
+        let most = session.fore.max_response_cached as usize;
+        let reply = reply.filter(|reply| reply.len() <= most);
+        session.slots.finish(slot, sequence, reply);
+        true
     }
 
     /// Returns whether a request of a client is being executed.

@@ -257,7 +257,7 @@ impl World {
         };
         let result = *request.result();
         peer.next += 1;
-        self.server.finish(request, None);
+        self.server.finish(self.now, request, None);
         Ok(result)
     }
 

@@ -225,7 +225,7 @@ impl<'a> World<'a> {
                     let request = self.requests.swap_remove(at);
                     let len = self.script.below(2000);
                     let reply = self.script.flag().then(|| Bytes::from(vec![0; len]));
-                    self.server.finish(request, reply);
+                    self.server.finish(self.now, request, reply);
                 }
             }
             9 | 10 => {
@@ -414,7 +414,7 @@ impl<'a> World<'a> {
     /// All clients are silent for long, and others release their locks.
     fn end(&mut self) {
         for request in std::mem::take(&mut self.requests) {
-            self.server.finish(request, None);
+            self.server.finish(self.now, request, None);
         }
         for file in 0..3 {
             for other in 0..2 {

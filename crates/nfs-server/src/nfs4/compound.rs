@@ -117,6 +117,18 @@ impl Running {
 
     /// Fails the operation.
     fn fail(&mut self, status: Status) {
+        let status = match (status, self.operation) {
+            // RFC 8881 §15.2: for these a link is no directory, like anything else.
+            (
+                Status::Symlink,
+                Operation::Create
+                | Operation::ReadDir
+                | Operation::Remove
+                | Operation::Rename
+                | Operation::SecInfo,
+            ) => Status::NotDirectory,
+            (status, _) => status,
+        };
         self.reply.push(ResOp::failed(self.operation, status));
     }
 
@@ -503,9 +515,8 @@ fn settle(nfs: &Nfs4, run: &mut Running, ran: Ran) -> Option<Outcome<Then>> {
     match ran {
         Ok(Step::Later(outcome)) => return Some(outcome),
         Ok(Step::Done) => {
-            if run.reply.status().is_ok()
-                && let Err(status) = run.check_room(0, None)
-            {
+            // A failure with an explanation, as of LOCK, may be too large as well.
+            if let Err(status) = run.check_room(0, None) {
                 let failed = ResOp::failed(run.operation, status);
                 run.reply.replace_last(failed);
             }

@@ -134,7 +134,8 @@ impl Nfs4 {
     }
 
     pub(super) fn unlock(&self, run: &mut Running, args: &LockUArgs) -> Ran {
-        let at = run.file(Status::IsDirectory)?;
+        // RFC 8881 §15.2: there is no state of a directory.
+        let at = run.file(Status::BadStateId)?;
         let range = Range::new(args.offset, args.length)?;
         let state = run.state_id(args.state)?;
         let (client, key) = (run.client()?, run.key(&at));

@@ -65,10 +65,7 @@ impl Nfs4 {
 
     /// Checks the arguments.
     fn opening(&self, run: &Running, args: &OpenArgs<'_>) -> Result<Opening, Status> {
-        let both = ShareAccess::READ | ShareAccess::WRITE;
-        if !args.access.intersects(both) || args.access.wish().is_none() {
-            return Err(Status::Invalid);
-        }
+        check_access(args.access)?;
         if !ShareDeny::all().contains(args.deny) {
             return Err(Status::Invalid);
         }
@@ -286,11 +283,10 @@ impl Nfs4 {
     }
 
     pub(super) fn downgrade(&self, run: &mut Running, args: &OpenDowngradeArgs) -> Ran {
-        let at = run.file(Status::IsDirectory)?;
+        let at = run.file(Status::BadStateId)?;
         let state = run.state_id(args.state)?;
-        if args.access.wish() != Some(DelegationWish::NoPreference) {
-            return Err(Status::Invalid);
-        }
+        // RFC 8881 §18.18.3: a wish about a delegation means nothing here.
+        check_access(args.access)?;
         let (client, key) = (run.client()?, run.key(&at));
         let state = (self.inner.state).with(|all| {
             all.server
@@ -301,7 +297,7 @@ impl Nfs4 {
     }
 
     pub(super) fn close(&self, run: &mut Running, args: &CloseArgs) -> Ran {
-        let at = run.file(Status::IsDirectory)?;
+        let at = run.file(Status::BadStateId)?;
         let state = run.state_id(args.state)?;
         let (client, key) = (run.client()?, run.key(&at));
         let closed = (self.inner.state).with(|all| {
@@ -329,6 +325,16 @@ impl How {
     }
 }
 
+/// Checks that access is reading or writing, beside wishes that are defined (RFC 8881 §18.16.4).
+fn check_access(access: ShareAccess) -> Result<(), Status> {
+    let both = ShareAccess::READ | ShareAccess::WRITE;
+    let flags = access.with_wish(DelegationWish::NoPreference);
+    match access.intersects(both) && access.wish().is_some() && ShareAccess::all().contains(flags) {
+        true => Ok(()),
+        false => Err(Status::Invalid),
+    }
+}
+
 /// Checks that an object can be opened (RFC 8881 §18.16.3).
 fn check_kind(kind: FileKind) -> Result<(), Status> {
     match kind {
@@ -345,12 +351,12 @@ fn answer(run: &mut Running, at: At, state: StateId, opening: &Opening) -> Ran {
     run.set_object(Object::File(at));
     run.state = Some(state);
     // RFC 8881 §18.16.3: the reason is for those who have said what they want.
+    let says_more = opening.access.bits() & !(ShareAccess::READ | ShareAccess::WRITE).bits() != 0;
     let delegation = match opening.access.wish() {
-        Some(DelegationWish::NoPreference) | None => Delegation::None,
-        Some(DelegationWish::NoDelegation | DelegationWish::Cancel) => {
-            Delegation::NoneExt(NoDelegation::NotWanted)
-        }
-        Some(_) => Delegation::NoneExt(NoDelegation::Resource(false)),
+        _ if !says_more => Delegation::None,
+        Some(DelegationWish::NoDelegation) => Delegation::NoneExt(NoDelegation::NotWanted),
+        Some(DelegationWish::Cancel) => Delegation::NoneExt(NoDelegation::Cancelled),
+        Some(_) | None => Delegation::NoneExt(NoDelegation::Resource(false)),
     };
     run.push(ResOp::Open(Ok(OpenOk {
         state,

@@ -68,7 +68,8 @@ impl Nfs4 {
             ArgOp::SetXattr(args) => self.set_xattr(run, &args),
             ArgOp::ListXattrs(args) => self.list_xattrs(run, &args),
             ArgOp::RemoveXattr(args) => self.remove_xattr(run, &args),
-            // Delegations, layouts, copies between servers: REQUIRED operations are all above (RFC 8881 §17).
+            // SET_SSV, which rests on RPCSEC_GSS; delegations, layouts, copies between servers. The other REQUIRED operations are above
+            // (RFC 8881 §17).
             _ => Err(Status::NotSupported),
         }
     }

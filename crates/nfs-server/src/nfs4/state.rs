@@ -255,7 +255,7 @@ impl Nfs4State {
     pub(super) fn finish(&self, request: Request, reply: Option<Bytes>) {
         let retry = self.with(|locked| {
             let result = *request.result();
-            locked.server.finish(request, reply);
+            locked.server.finish(locked.now, request, reply);
             // Nearly always there are none, and nothing has to be hashed.
             match locked.retries.is_empty() {
                 true => None,

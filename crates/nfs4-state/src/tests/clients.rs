@@ -189,6 +189,38 @@ fn session_is_granted_no_more_than_both_want() {
 }
 
 #[test]
+fn callbacks_may_be_as_many_as_the_client_offers() {
+    let mut world = World::new(config());
+    let known = world.exchange("a", 1, 1).unwrap();
+    let offered = ChannelAttributes {
+        max_operations: 500,
+        max_requests: 1000,
+        ..attributes(8)
+    };
+    let args = CreateSessionArgs {
+        client: known.client,
+        sequence: known.sequence,
+        flags: CreateSessionFlags::CONN_BACK_CHAN,
+        fore: offered,
+        back: offered,
+        callback_program: 1,
+        callback_security: Default::default(),
+    };
+    let call = CreateCall {
+        args: &args,
+        principal: &1,
+        connection: ConnectionId(1),
+        can_call: true,
+        minor_version: 1,
+    };
+    let random = &mut |bytes: &mut [u8]| world.rng.fill(bytes);
+    let created = world.server.create_session(world.now, random, &call);
+    let (fore, back) = created.map(|created| (created.fore, created.back)).unwrap();
+    assert_eq!((fore.max_operations, fore.max_requests), (8, 64));
+    assert_eq!(back, offered, "RFC 8881 §18.36.3");
+}
+
+#[test]
 fn client_id_in_use_is_not_destroyed() {
     let mut world = World::new(config());
     let peer = world.peer("a", 1);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::limits::BETWEEN_RECLAIMS;
+use crate::lock::LockKind;
 use nfs_proto::v4::SpecialStateId;
 use nfs_proto::v4::lock::LockType::Write;
 
@@ -127,6 +128,37 @@ fn conflicting_reclaims_are_told() {
         Err(Status::ReclaimConflict.into())
     );
     assert_eq!(world.server.usage().waiters, 0);
+}
+
+#[test]
+fn clients_that_were_not_recorded_reclaim_nothing() {
+    let mut world = World::recorded(config(), &[("a", 1)]);
+    let other = world.new_peer("b", 2);
+    let reclaimed = world.open_with(&other, "o", 7, 1, 0, true);
+    assert_eq!(reclaimed, Err(Status::NoGrace));
+    let a = world.new_peer("a", 1);
+    assert!(world.open_with(&a, "o", 7, 1, 0, true).is_ok());
+}
+
+#[test]
+fn locks_wait_for_the_end_of_grace() {
+    let mut world = World::recorded(config(), &[("a", 1), ("b", 2)]);
+    let a = world.new_peer("a", 1);
+    let open = world.open_with(&a, "o", 7, 3, 0, true).unwrap();
+    let locker = Locker::New { open, owner: b"l" };
+    let lock = |world: &mut World| world.lock(&a, 7, locker, Write, (0, 10));
+    let test = |world: &mut World| {
+        let (now, kind) = (world.now, LockKind::Shared);
+        (world.server).test_lock(now, a.client, &7, Range::ALL, kind, b"m")
+    };
+    let waits = Status::Grace.into();
+    assert_eq!(lock(&mut world).err(), Some(waits));
+    assert_eq!(test(&mut world), Err(Status::Grace.into()));
+    world.complete(&a).unwrap();
+    assert_eq!(lock(&mut world).err(), Some(Status::Grace.into()));
+    world.peer("b", 2);
+    assert!(lock(&mut world).is_ok());
+    assert!(matches!(test(&mut world), Err(LockError::Denied(_))));
 }
 
 #[test]

@@ -421,7 +421,8 @@ impl Sim {
     fn end(&mut self, request: Request, args: &SequenceArgs) {
         let is_kept = self.rng.bool();
         let reply = Bytes::from(format!("{:?} {:?}", args.slot, args.sequence));
-        self.server.finish(request, is_kept.then(|| reply.clone()));
+        self.server
+            .finish(self.now, request, is_kept.then(|| reply.clone()));
         for _ in 0..self.rng.u8(..3) {
             match self.send(args) {
                 Ok(Sequenced::Replay(again)) => assert!(is_kept && again == reply),

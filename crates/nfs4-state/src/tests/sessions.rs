@@ -19,7 +19,7 @@ fn reply_that_was_kept_comes_again_on_any_connection() {
     assert!(matches!(world.sequence(&peer), Ok(Sequenced::InProgress)));
     world
         .server
-        .finish(request, Some(Bytes::from_static(b"reply")));
+        .finish(world.now, request, Some(Bytes::from_static(b"reply")));
     world.server.handle_disconnect(peer.connection);
     peer.connection = ConnectionId(2);
     let Ok(Sequenced::Replay(reply)) = world.sequence(&peer) else {
@@ -36,7 +36,9 @@ fn reply_larger_than_the_session_keeps_is_not_kept() {
         let Ok(Sequenced::New(request)) = world.sequence(&peer) else {
             panic!("it is new")
         };
-        world.server.finish(request, Some(vec![0; size].into()));
+        world
+            .server
+            .finish(world.now, request, Some(vec![0; size].into()));
         match world.sequence(&peer).unwrap() {
             Sequenced::Replay(reply) => assert!(is_kept && reply.len() == size),
             Sequenced::Uncached(result) => {
@@ -59,7 +61,7 @@ fn request_that_outlives_its_session_is_finished_without_harm() {
         .server
         .destroy_session(peer.session, &1, peer.connection)
         .unwrap();
-    world.server.finish(request, Some(Bytes::new()));
+    world.server.finish(world.now, request, Some(Bytes::new()));
     let destroyed = world
         .server
         .destroy_session(peer.session, &1, peer.connection);
@@ -290,9 +292,54 @@ fn request_that_takes_longer_than_a_lease_keeps_its_client() {
         panic!("it is new")
     };
     world.pass(LEASE * 3);
-    world.server.finish(request, None);
+    world.server.finish(world.now, request, None);
     peer.next += 1;
     assert!(world.renew(&mut peer).is_ok());
+}
+
+#[test]
+fn lease_lasts_from_the_end_of_a_request_on() {
+    let mut world = World::new(config());
+    let mut peer = world.peer("a", 1);
+    let almost = LEASE - Duration::from_secs(1);
+    let Ok(Sequenced::New(request)) = world.sequence(&peer) else {
+        panic!("it is new")
+    };
+    world.pass(almost);
+    world.server.finish(world.now, request, None);
+    world.pass(almost);
+    peer.next += 1;
+    assert!(world.renew(&mut peer).is_ok(), "RFC 8881 §8.3");
+}
+
+#[test]
+fn sequence_is_answered_with_its_place() {
+    let mut world = World::new(config());
+    let peer = world.peer("a", 1);
+    for slot in [0, 5, 7] {
+        let args = SequenceArgs {
+            slot: SlotId(slot),
+            highest_slot: SlotId(slot),
+            ..world.sequence_args(&peer)
+        };
+        let call = SequenceCall {
+            args: &args,
+            connection: peer.connection,
+            digest: RequestDigest(1),
+            operations: 1,
+            size: 100,
+        };
+        let Ok(Sequenced::New(request)) = world.server.sequence(world.now, &call) else {
+            panic!("it is new")
+        };
+        let result = *request.result();
+        assert_eq!(
+            (result.session, result.slot, result.sequence),
+            (args.session, args.slot, args.sequence)
+        );
+        assert!(result.highest_slot >= args.highest_slot);
+        world.server.finish(world.now, request, None);
+    }
 }
 
 #[test]
@@ -392,7 +439,7 @@ fn request_in_a_slot_is_in_progress_until_it_is_finished() {
         panic!("it is new");
     };
     assert!(is_in_progress(&world, 0) && !is_in_progress(&world, 1) && !is_in_progress(&world, 99));
-    world.server.finish(request, None);
+    world.server.finish(world.now, request, None);
     assert!(!is_in_progress(&world, 0));
     let before = world.server.sessions_destroyed();
     world

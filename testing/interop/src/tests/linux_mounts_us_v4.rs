@@ -60,9 +60,6 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     };
     let mut guest = Guest::boot(run, &boot)?;
     local_locks(&mut guest, &folder.join("local-lock"))?;
-    for note in guest.notes() {
-        run.report.say(run.name, note);
-    }
     guest.finish()?;
     let clients = output(
         Command::new(run.program)

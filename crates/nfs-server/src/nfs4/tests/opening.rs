@@ -1,0 +1,148 @@
+//! Forms of OPEN and OPEN_DOWNGRADE.
+
+use super::*;
+use nfs_proto::v4::StateId;
+use nfs_proto::v4::delegation::{Delegation, NoDelegation};
+use nfs_proto::v4::open::{DelegationWish, ExclusiveCreate, OpenDowngradeArgs};
+
+fn args(of: &'static str, access: ShareAccess, deny: ShareDeny) -> OpenArgs<'static> {
+    match open(of, access, deny) {
+        ArgOp::Open(args) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn reason_for_no_delegation_is_told_to_who_wants_one() {
+    let site = Site::in_memory();
+    let client = site.client(b"one");
+    let refused = |access| {
+        let opened = client.at(&[], vec![open("f", access, ShareDeny::empty())]);
+        match opened.last() {
+            ResOp::Open(Ok(opened)) => match opened.delegation {
+                Delegation::None => None,
+                Delegation::NoneExt(why) => Some(why),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    };
+    let read = ShareAccess::READ;
+    assert_eq!(refused(read), None);
+    let wish = |wish| refused(read.with_wish(wish));
+    assert_eq!(
+        wish(DelegationWish::NoDelegation),
+        Some(NoDelegation::NotWanted)
+    );
+    assert_eq!(wish(DelegationWish::Cancel), Some(NoDelegation::Cancelled));
+    let signal = ShareAccess::WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL;
+    assert_eq!(refused(read | signal), Some(NoDelegation::Resource(false)));
+    assert_eq!(
+        wish(DelegationWish::Any),
+        Some(NoDelegation::Resource(false))
+    );
+}
+
+#[test]
+fn share_that_means_nothing_is_invalid() {
+    let site = Site::in_memory();
+    let client = site.client(b"one");
+    let undefined = ShareAccess::from_bits_retain(0x601);
+    let none = ShareDeny::empty();
+    for (access, deny) in [
+        (ShareAccess::empty(), none),
+        (undefined, none),
+        (ShareAccess::from_bits_retain(5), none),
+        (ShareAccess::READ, ShareDeny::from_bits_retain(4)),
+    ] {
+        let opened = client.at(&[], vec![open("f", access, deny)]);
+        assert_eq!(opened.status(), Err(Status::Invalid), "{access:?} {deny:?}");
+    }
+    let absent = client.at(&["f"], vec![]);
+    assert_eq!(absent.status(), Err(Status::NoEntry), "nothing was made");
+}
+
+#[test]
+fn file_is_opened_by_its_handle_and_not_made_so() {
+    for site in Site::all() {
+        let client = site.client(b"one");
+        let by_name = client.open("f", ShareAccess::READ).state;
+        let by_handle = OpenArgs {
+            how: OpenHow::NoCreate,
+            claim: OpenClaim::Handle,
+            ..args("f", ShareAccess::READ, ShareDeny::empty())
+        };
+        let opened = client.at(&["f"], vec![ArgOp::Open(by_handle)]);
+        let ResOp::Open(Ok(opened)) = opened.last() else {
+            panic!("{opened:?}");
+        };
+        assert_eq!(opened.state.other, by_name.other, "one open of one owner");
+        assert_eq!(opened.state.seqid, by_name.seqid + 1);
+        let makes = OpenArgs {
+            how: OpenHow::Create(CreateHow::Unchecked(v4::fattr::Fattr::default())),
+            ..by_handle
+        };
+        let made = client.at(&["f"], vec![ArgOp::Open(makes)]);
+        assert_eq!(made.status(), Err(Status::Invalid));
+    }
+}
+
+#[test]
+fn client_id_and_seqid_of_an_open_mean_nothing() {
+    let site = Site::in_memory();
+    let (one, two) = (site.client(b"one"), site.client(b"two"));
+    let mine = one.open("f", ShareAccess::READ).state;
+    let claimed = OpenArgs {
+        seqid: 9,
+        owner: StateOwner {
+            client: one.client,
+            owner: Identifier::new(b"process").unwrap(),
+        },
+        ..args("f", ShareAccess::READ, ShareDeny::empty())
+    };
+    let opened = two.at(&[], vec![ArgOp::Open(claimed)]);
+    let ResOp::Open(Ok(opened)) = opened.last() else {
+        panic!("{opened:?}");
+    };
+    assert_ne!(opened.state.other, mine.other);
+    assert_eq!(opened.state.seqid, 1, "it is two's first");
+}
+
+#[test]
+fn exclusive_create_with_an_attribute_that_it_does_not_set_is_invalid() {
+    for site in Site::all() {
+        let client = site.client(b"one");
+        let times = [Attribute::TimeModifySet(v4::SetTime::ServerTime)];
+        let exclusive = OpenArgs {
+            how: OpenHow::Create(CreateHow::Exclusive41(ExclusiveCreate {
+                verifier: Verifier([1; 8]),
+                attributes: v4::fattr::Fattr::new(&times).unwrap(),
+            })),
+            ..args("x", ShareAccess::READ, ShareDeny::empty())
+        };
+        let opened = client.at(&[], vec![ArgOp::Open(exclusive)]);
+        assert_eq!(opened.status(), Err(Status::Invalid));
+    }
+}
+
+#[test]
+fn downgrade_leaves_wishes_about_a_delegation_aside() {
+    let site = Site::in_memory();
+    let client = site.client(b"one");
+    client.open("f", ShareAccess::READ);
+    let both = ShareAccess::READ | ShareAccess::WRITE;
+    let state = client.open("f", both).state;
+    let downgrade = |state: StateId, access| {
+        let args = OpenDowngradeArgs {
+            state,
+            seqid: 5,
+            access,
+            deny: ShareDeny::empty(),
+        };
+        client.at(&["f"], vec![ArgOp::OpenDowngrade(args)])
+    };
+    let undefined = downgrade(state, ShareAccess::from_bits_retain(0x601));
+    assert_eq!(undefined.status(), Err(Status::Invalid));
+    let wish = ShareAccess::READ.with_wish(DelegationWish::NoDelegation);
+    downgrade(state, wish).ok();
+}
