@@ -1,4 +1,4 @@
-//! Choices of clients: honest requests, and lies that nobody is to believe.
+//! Steps of clients, and lies that nobody is to believe.
 
 use super::machine::Held;
 use super::reference::DIRECTORIES;
