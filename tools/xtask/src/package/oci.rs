@@ -19,7 +19,7 @@ use programs::command::output;
 
 /// Environment of the image. `contrib/Containerfile` says the same.
 const ENV: [&str; 1] = ["STATE_DIRECTORY=/var/lib/rpcrdma"];
-const PORTS: [&str; 2] = ["20048/tcp", "20049/tcp"];
+const PORTS: [&str; 3] = ["2049/tcp", "20048/tcp", "20049/tcp"];
 const VOLUMES: [&str; 2] = ["/export", "/var/lib/rpcrdma"];
 const STOP_SIGNAL: &str = "SIGTERM";
 const ENTRYPOINT: [&str; 1] = ["/usr/bin/rpcrdma"];
