@@ -19,7 +19,11 @@ over() {
 
 as_user() { su -s /bin/bash user -c "$1" 2>/dev/null; }
 
+# Each version has all of it once, and each transport.
 work_more() {
+  case $PROTO-$version in
+    rdma-4.1 | tcp-4.2) return ;;
+  esac
   work_sizes
   work_attributes
   work_users
