@@ -530,24 +530,42 @@ fn settle(nfs: &Nfs4, run: &mut Running, ran: Ran) -> Option<Outcome<Then>> {
 impl Suspended {
     /// Goes on once the outcome is there.
     ///
-    /// After an event, such as a sync that is shared with others, it goes on on the thread that the event comes on, and waits for a
-    /// disk there.
+    /// An event, such as a sync, is shared with others, of other addresses too, and its thread tells one after the other: nothing may
+    /// wait there. So the thread of this job waits for the event, unless nothing is left but to pass the reply on.
     fn go_on(mut self, mut outcome: Outcome<Then>, respond: Respond) {
         loop {
             let then = match outcome {
                 Outcome::Ready(then) => then,
                 Outcome::Slow(job) => job(),
-                Outcome::Deferred(job) => {
+                Outcome::Deferred(job) if self.ends_with_the_event() => {
                     return job(Box::new(move |then| {
                         self.go_on(Outcome::Ready(then), respond);
                     }));
                 }
+                deferred @ Outcome::Deferred(_) => deferred.wait(),
             };
             match self.advance(then) {
                 Some(next) => outcome = next,
                 None => return respond.with(self.complete()),
             }
         }
+    }
+
+    /// Returns whether the operation in execution is the last one, and has nothing to do that could wait once its change is durable.
+    fn ends_with_the_event(&self) -> bool {
+        let run = self.0.as_ref().map(|compound| &compound.run);
+        run.is_some_and(|run| {
+            run.left == 0
+                && matches!(
+                    run.operation,
+                    Operation::Commit
+                        | Operation::Link
+                        | Operation::ReclaimComplete
+                        | Operation::Remove
+                        | Operation::Rename
+                        | Operation::Write
+                )
+        })
     }
 
     fn advance(&mut self, then: Then) -> Option<Outcome<Then>> {

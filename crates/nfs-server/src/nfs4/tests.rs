@@ -12,6 +12,7 @@ mod opening;
 mod places;
 mod ranges;
 mod retries;
+mod threads;
 mod xattrs;
 
 use super::*;
