@@ -252,10 +252,11 @@ impl Nfs4 {
             let outcome = run
                 .fs(&at)
                 .set_attributes(&run.who(&at), at.file, size, None);
-            after(nfs, run, outcome, move |_, run, done| {
-                // The file stays open, as an OPEN without truncation would have it: the client sees no state id, and its next
-                // OPEN of the file adds to this one.
-                done.result.map_err(convert::status)?;
+            after(nfs, run, outcome, move |nfs, run, done| {
+                if let Err(error) = done.result {
+                    nfs.take_back(run, &at, state)?;
+                    return Err(convert::status(error));
+                }
                 let mut opening = opening;
                 opening.set = Bitmap::of([AttributeNumber::Size as u32]);
                 answer(run, at, state, &opening)
@@ -280,6 +281,19 @@ impl Nfs4 {
             reclaims: opening.reclaims,
         };
         self.inner.state.with(|all| all.open(&request, held))
+    }
+
+    /// Closes what an OPEN that fails after all has opened. If it only added to an open of its owner, that stays with what was added:
+    /// what was there before is not known any more, and the owner will close it.
+    fn take_back(&self, run: &Running, at: &At, state: StateId) -> Result<(), Status> {
+        if state.seqid != 1 {
+            return Ok(());
+        }
+        let (client, key) = (run.client()?, run.key(at));
+        (self.inner.state).with(|all| {
+            let now = all.now;
+            all.server.close(now, client, &key, state).map(drop)
+        })
     }
 
     pub(super) fn downgrade(&self, run: &mut Running, args: &OpenDowngradeArgs) -> Ran {

@@ -146,3 +146,33 @@ fn downgrade_leaves_wishes_about_a_delegation_aside() {
     let wish = ShareAccess::READ.with_wish(DelegationWish::NoDelegation);
     downgrade(state, wish).ok();
 }
+
+#[test]
+fn open_that_cannot_truncate_leaves_nothing_open() {
+    for site in Site::all() {
+        let client = site.client(b"one");
+        client.open("f", ShareAccess::READ);
+        let opens = site.nfs.state().usage().states;
+        let size = [Attribute::Size(0)];
+        let cut = OpenArgs {
+            how: OpenHow::Create(CreateHow::Unchecked(v4::fattr::Fattr::new(&size).unwrap())),
+            owner: StateOwner {
+                client: ClientId(0),
+                owner: Identifier::new(b"other").unwrap(),
+            },
+            ..args("f", ShareAccess::READ, ShareDeny::empty())
+        };
+        client.sequence.set(client.sequence.get() + 1);
+        let operations = vec![
+            client.sequence(client.sequence.get(), true),
+            ArgOp::PutRootFh,
+            lookup("srv"),
+            lookup("data"),
+            ArgOp::Open(cut),
+        ];
+        // Who may read the file, and not write it.
+        let refused = site.call_as(&client.caller, 1000, 1000, operations);
+        assert_eq!(refused.status(), Err(Status::Access));
+        assert_eq!(site.nfs.state().usage().states, opens);
+    }
+}
