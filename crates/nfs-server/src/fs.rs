@@ -336,6 +336,12 @@ pub trait FileSystem: Send + Sync {
         0
     }
 
+    /// Returns how many files, and owners of locks in them, clients may [hold open](Self::open) at a time; `None` for any number. An
+    /// address gets at most as many as it leaves free.
+    fn most_held(&self) -> Option<usize> {
+        None
+    }
+
     /// Returns the attributes of a file.
     fn attributes(&self, file: FileId) -> Outcome<Result<Attributes, Error>>;
 

@@ -218,6 +218,10 @@ impl FileSystem for LocalFs {
         self.layers.files.len()
     }
 
+    fn most_held(&self) -> Option<usize> {
+        Some(open_files::held::places(&self.layers.files))
+    }
+
     fn attributes(&self, file: FileId) -> Outcome<Result<Attributes, Error>> {
         self.run(file, move |layers, pace| {
             let node = layers.handles.node(file, pace)?;

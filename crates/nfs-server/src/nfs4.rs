@@ -14,6 +14,7 @@ mod copies;
 mod counting;
 mod current;
 mod data;
+mod holds;
 mod listing;
 mod locks;
 mod names;
@@ -43,6 +44,7 @@ use crate::user_groups::UserGroups;
 use attributes::ServerValues;
 use buffer::Pool;
 use counting::OperationMetrics;
+use holds::Holds;
 use nfs_proto::v4::{ClientId, Procedure};
 use nfs_proto::{NFS_PROGRAM, NFS_V4};
 use oncrpc::{Answer, Call, ConnectionId, Program};
@@ -66,6 +68,7 @@ struct Inner {
     pool: Pool,
     state: Nfs4State,
     in_flight: InFlight,
+    holds: Holds,
     values: ServerValues,
     metrics: OperationMetrics,
     /// When the directories above the exports came to be.
@@ -86,6 +89,7 @@ impl Nfs4 {
                 pool,
                 state,
                 in_flight: InFlight::new(MAX_IN_FLIGHT),
+                holds: Holds::default(),
                 values,
                 metrics: counting::metrics(),
                 started: Time::now(),

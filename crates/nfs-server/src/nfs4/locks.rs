@@ -4,6 +4,7 @@ use super::Nfs4;
 use super::compound::{Ran, Running, after};
 use super::convert;
 use super::current::At;
+use super::holds::locks_in;
 use crate::fs::{Error, LockFile, OpenAccess};
 use nfs_proto::v4::lock::{
     FreeStateIdArgs, LockArgs, LockDenied, LockTArgs, LockType, LockUArgs, Locker as WireLocker,
@@ -66,9 +67,11 @@ impl Nfs4 {
         let Some(held) = held else {
             return self.enter_lock(run, &locking, None);
         };
+        let (export, group) = (run.export(&at), run.caller.group);
+        let place = (self.inner.holds).take(export.id(), &*export.fs, group)?;
         let outcome = held.open_for_locks();
         after(self, run, outcome, move |nfs, run, file| {
-            let file = file.map_err(convert::status)?;
+            let file = locks_in(place, file.map_err(convert::status)?);
             nfs.enter_lock(run, &locking, Some(file))
         })
     }

@@ -5,6 +5,7 @@ use super::attributes::{self, Changes, Purpose, Support};
 use super::compound::{Ran, Running, after};
 use super::convert;
 use super::current::{At, Object};
+use super::holds::{Place, held_in};
 use super::objects::support;
 use crate::fs::{
     Abilities, CreateHow, Error, FileKind, Found, HeldFile, Make, Name, OpenAccess, SetAttributes,
@@ -29,6 +30,8 @@ struct Opening {
     /// The directory, and the name in it; `None` for an OPEN by handle.
     place: Option<(At, Vec<u8>)>,
     how: Option<How>,
+    /// The place for the file that is to be held open.
+    hold: Option<Place>,
     /// The directory before and after.
     change: ChangeInfo,
     /// The attributes that were set.
@@ -46,7 +49,7 @@ enum How {
 
 impl Nfs4 {
     pub(super) fn open(&self, run: &mut Running, args: &OpenArgs<'_>) -> Ran {
-        let opening = self.opening(run, args)?;
+        let mut opening = self.opening(run, args)?;
         self.inner.state.with(|all| {
             let client = run.client()?;
             let now = all.now;
@@ -54,11 +57,12 @@ impl Nfs4 {
                 .check_grace(now, client, opening.reclaims)
                 .map(drop)
         })?;
+        let at = run.file(Status::IsDirectory)?;
+        let (export, group) = (run.export(&at), run.caller.group);
+        // Before a file is made, as one that is put off now will be asked for again.
+        opening.hold = (self.inner.holds).take(export.id(), &*export.fs, group)?;
         match &opening.place {
-            None => {
-                let at = run.file(Status::IsDirectory)?;
-                self.open_found(run, at, opening, false)
-            }
+            None => self.open_found(run, at, opening, false),
             Some(_) => self.find(run, opening),
         }
     }
@@ -116,6 +120,7 @@ impl Nfs4 {
             reclaims,
             place,
             how,
+            hold: None,
             change: ChangeInfo::default(),
             set: Bitmap::default(),
         })
@@ -220,7 +225,7 @@ impl Nfs4 {
     }
 
     /// Opens a file that is there.
-    fn open_found(&self, run: &mut Running, at: At, opening: Opening, is_new: bool) -> Ran {
+    fn open_found(&self, run: &mut Running, at: At, mut opening: Opening, is_new: bool) -> Ran {
         if at.options.read_only && opening.access.contains(ShareAccess::WRITE) {
             return Err(Status::ReadOnly);
         }
@@ -233,7 +238,7 @@ impl Nfs4 {
         let outcome = run.fs(&at).open(&run.who(&at), at.file, access);
         after(self, run, outcome, move |nfs, run, held| {
             let held = match held {
-                Ok(held) => held,
+                Ok(held) => held_in(opening.hold.take(), held),
                 Err(error @ (Error::Invalid | Error::NotDirectory)) => {
                     return nfs.refine(run, &at, error, None);
                 }
@@ -257,7 +262,6 @@ impl Nfs4 {
                     nfs.take_back(run, &at, state)?;
                     return Err(convert::status(error));
                 }
-                let mut opening = opening;
                 opening.set = Bitmap::of([AttributeNumber::Size as u32]);
                 answer(run, at, state, &opening)
             })

@@ -45,6 +45,10 @@ use worker::Worker;
 /// Bytes of a request or reply beside the data of a WRITE or READ. Linux counts on fewer.
 const BESIDE_DATA: u32 = 4096;
 
+/// Bytes of a reply that is kept for a retry: several times what Linux has kept, which is 600 at most. All slots together may keep so
+/// much each.
+const MAX_KEPT: u32 = 2560;
+
 /// Settings of the state of clients.
 #[derive(Clone, Debug)]
 pub struct Nfs4Settings {
@@ -78,7 +82,7 @@ impl Default for Nfs4Settings {
             fore: ChannelLimits {
                 max_request: MAX_WRITE + BESIDE_DATA,
                 max_response: MAX_READ + BESIDE_DATA,
-                max_response_cached: 8192,
+                max_response_cached: MAX_KEPT,
                 max_operations: 64,
                 max_requests: 128,
                 min_message: 256,
@@ -86,7 +90,7 @@ impl Default for Nfs4Settings {
             back: ChannelLimits {
                 max_request: 64 << 10,
                 max_response: 64 << 10,
-                max_response_cached: 8192,
+                max_response_cached: MAX_KEPT,
                 max_operations: 16,
                 max_requests: 64,
                 min_message: 256,

@@ -5,6 +5,7 @@ mod copies;
 mod files;
 mod grace;
 mod handles;
+mod holds;
 mod hostile;
 mod locking;
 mod mounting;

@@ -29,6 +29,11 @@ fn most_held(most: usize) -> usize {
     most - most / OTHERS_PART
 }
 
+/// Returns how many files and owners of locks may be held.
+pub(in crate::localfs) fn places(files: &OpenFiles) -> usize {
+    most_held(files.most())
+}
+
 /// A file that a client has open, until this is dropped.
 pub(in crate::localfs) struct Held {
     files: Arc<OpenFiles>,
