@@ -98,6 +98,26 @@ pub enum Stability {
     FileSync,
 }
 
+impl From<nfs_proto::Stable> for Stability {
+    fn from(stable: nfs_proto::Stable) -> Self {
+        match stable {
+            nfs_proto::Stable::Unstable => Self::Unstable,
+            nfs_proto::Stable::DataSync => Self::DataSync,
+            nfs_proto::Stable::FileSync => Self::FileSync,
+        }
+    }
+}
+
+impl From<Stability> for nfs_proto::Stable {
+    fn from(stability: Stability) -> Self {
+        match stability {
+            Stability::Unstable => Self::Unstable,
+            Stability::DataSync => Self::DataSync,
+            Stability::FileSync => Self::FileSync,
+        }
+    }
+}
+
 /// Result of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteOut {

@@ -2,8 +2,8 @@
 
 use crate::fs;
 use nfs_proto::{
-    Attributes, Device, FileId, FileType, NfsTime, SetAttributes, SetTime, Stable, Status,
-    WccAttributes, WccData,
+    Attributes, Device, FileId, FileType, NfsTime, SetAttributes, SetTime, Status, WccAttributes,
+    WccData,
 };
 
 pub(super) fn status(error: fs::Error) -> Status {
@@ -119,22 +119,6 @@ pub(super) fn set_attributes(set: &SetAttributes) -> Result<fs::SetAttributes, S
         atime: set_time(set.atime)?,
         mtime: set_time(set.mtime)?,
     })
-}
-
-pub(super) fn stability(stable: Stable) -> fs::Stability {
-    match stable {
-        Stable::Unstable => fs::Stability::Unstable,
-        Stable::DataSync => fs::Stability::DataSync,
-        Stable::FileSync => fs::Stability::FileSync,
-    }
-}
-
-pub(super) fn stable(stability: fs::Stability) -> Stable {
-    match stability {
-        fs::Stability::Unstable => Stable::Unstable,
-        fs::Stability::DataSync => Stable::DataSync,
-        fs::Stability::FileSync => Stable::FileSync,
-    }
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ impl Nfs3 {
         shorten(&mut data, MAX_WRITE as usize);
         let export = target.export.id();
         let fs = &target.export.fs;
-        let stability = convert::stability(args.stable);
+        let stability = args.stable.into();
         // The verifier is read before the write: if data is lost during the write, the verifier of
         // the COMMIT must differ from this one.
         let verifier = WriteVerifier(fs.write_verifier().to_be_bytes());
@@ -90,7 +90,7 @@ impl Nfs3 {
             changed(wcc, done.result, |wcc, written| results::Write {
                 wcc,
                 count: written.count,
-                committed: convert::stable(written.committed),
+                committed: written.committed.into(),
                 verifier,
             })
         })

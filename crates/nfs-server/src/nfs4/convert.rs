@@ -1,7 +1,6 @@
 //! Conversions between the types of a file system and those of the protocol.
 
 use crate::fs;
-use nfs_proto::Stable;
 use nfs_proto::v4::{ChangeId, ChangeInfo, Status};
 
 pub(super) fn status(error: fs::Error) -> Status {
@@ -50,22 +49,6 @@ pub(super) fn change(wcc: &fs::Wcc) -> ChangeInfo {
         atomic: false,
         before: ChangeId(before.or(after).unwrap_or_default()),
         after: ChangeId(after.unwrap_or_default()),
-    }
-}
-
-pub(super) fn stability(stable: Stable) -> fs::Stability {
-    match stable {
-        Stable::Unstable => fs::Stability::Unstable,
-        Stable::DataSync => fs::Stability::DataSync,
-        Stable::FileSync => fs::Stability::FileSync,
-    }
-}
-
-pub(super) fn stable(stability: fs::Stability) -> Stable {
-    match stability {
-        fs::Stability::Unstable => Stable::Unstable,
-        fs::Stability::DataSync => Stable::DataSync,
-        fs::Stability::FileSync => Stable::FileSync,
     }
 }
 

@@ -75,7 +75,7 @@ impl Nfs4 {
         // The verifier is read before the write: if data is lost during the write, the verifier of the COMMIT must differ from
         // this one.
         let verifier = WriteVerifier(fs.write_verifier().to_be_bytes());
-        let stability = convert::stability(args.stable);
+        let stability = args.stable.into();
         let outcome = fs.write(&run.who(&at), at.file, args.offset, data, stability);
         after(self, run, outcome, move |nfs, run, done| {
             match done.result {
@@ -83,7 +83,7 @@ impl Nfs4 {
                     run.counted.moved(written.count.into());
                     run.push(ResOp::Write(Ok(WriteOk {
                         count: written.count,
-                        committed: convert::stable(written.committed),
+                        committed: written.committed.into(),
                         verifier,
                     })))
                 }

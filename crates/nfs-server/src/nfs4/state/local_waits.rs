@@ -12,7 +12,7 @@ use nfs4_state::lock::{LockKind, Range};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Largest number of such owners; each takes a descriptor. Others ask again.
+/// Largest number of such owners; each takes a descriptor. A client has at most as many as it leaves free. Others ask again.
 const MAX_WAITS: usize = 256;
 
 /// Time between two looks.
@@ -59,7 +59,11 @@ impl LocalWaits {
     /// Enters an owner. If there is no place, it is not called.
     pub(super) fn enter(&mut self, wait: Wait, released: &mut Vec<Release>) {
         self.forget(wait.client, &wait.key, &wait.owner, wait.range, released);
-        if self.waits.len() >= MAX_WAITS {
+        let its = self
+            .waits
+            .iter()
+            .filter(|other| other.client == wait.client);
+        if its.count() >= MAX_WAITS - self.waits.len() {
             released.push(Release::Lock(wait.file));
             return;
         }
