@@ -19,6 +19,7 @@ mod xattrs;
 use super::*;
 use crate::{ExportOptions, FileSystem, HandleKey, LocalFs, LocalFsOptions, MemFs, Squash};
 use nfs_proto::v4::file::{GetAttrArgs, PutFhArgs};
+use nfs_proto::v4::lock::{LockArgs, LockType, Locker, OpenToLockOwner};
 use nfs_proto::v4::open::{
     CreateHow, OpenArgs, OpenClaim, OpenHow, OpenOk, ShareAccess, ShareDeny,
 };
@@ -340,4 +341,32 @@ fn open(of: &'static str, access: ShareAccess, deny: ShareDeny) -> ArgOp<'static
         how: OpenHow::Create(CreateHow::Unchecked(v4::fattr::Fattr::default())),
         claim: OpenClaim::Null(name(of)),
     })
+}
+
+/// A LOCK by a new owner of this name.
+fn lock_by(
+    owner: &[u8],
+    open: v4::StateId,
+    kind: LockType,
+    (offset, length): (u64, u64),
+) -> ArgOp<'_> {
+    ArgOp::Lock(LockArgs {
+        kind,
+        reclaim: false,
+        offset,
+        length,
+        locker: Locker::New(OpenToLockOwner {
+            open_seqid: 0,
+            open,
+            lock_seqid: 0,
+            owner: StateOwner {
+                client: ClientId(0),
+                owner: Identifier::new(owner).unwrap(),
+            },
+        }),
+    })
+}
+
+fn lock(open: v4::StateId, kind: LockType, offset: u64, length: u64) -> ArgOp<'static> {
+    lock_by(b"locker", open, kind, (offset, length))
 }

@@ -3,27 +3,8 @@
 use super::*;
 use crate::ErrorClass;
 use nfs_proto::v4::file::ReadArgs;
-use nfs_proto::v4::lock::{LockArgs, LockType, Locker, OpenToLockOwner};
 
 const BOTH: ShareAccess = ShareAccess::READ.union(ShareAccess::WRITE);
-
-fn lock(open: v4::StateId) -> ArgOp<'static> {
-    ArgOp::Lock(LockArgs {
-        kind: LockType::Write,
-        reclaim: false,
-        offset: 5,
-        length: 10,
-        locker: Locker::New(OpenToLockOwner {
-            open_seqid: 0,
-            open,
-            lock_seqid: 0,
-            owner: StateOwner {
-                client: ClientId(0),
-                owner: Identifier::new(b"locker").unwrap(),
-            },
-        }),
-    })
-}
 
 fn read(state: v4::StateId) -> ArgOp<'static> {
     ArgOp::Read(ReadArgs {
@@ -38,7 +19,8 @@ fn opens_and_locks_are_listed_with_export_and_file() {
     for site in Site::all() {
         let (one, two) = (site.client(b"one"), site.client(b"two"));
         let open = one.open("f", BOTH).state;
-        one.at(&["f"], vec![lock(open)]).ok();
+        one.at(&["f"], vec![lock(open, LockType::Write, 5, 10)])
+            .ok();
         two.open("g", ShareAccess::READ);
         let all = site.nfs.held_states(None, 100);
         assert!(!all.has_more);
@@ -77,7 +59,9 @@ fn release_of_an_export_revokes_all_in_it_and_nothing_else() {
     for site in Site::all() {
         let client = site.client(b"one");
         let open = client.open("f", BOTH).state;
-        client.at(&["f"], vec![lock(open)]).ok();
+        client
+            .at(&["f"], vec![lock(open, LockType::Write, 5, 10)])
+            .ok();
         assert_eq!(site.nfs.release_export("/srv/other"), Some(0));
         assert_eq!(site.nfs.release_export("/srv"), None);
         client.at(&["f"], vec![read(open)]).ok();

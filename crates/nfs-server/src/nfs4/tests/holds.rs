@@ -2,7 +2,7 @@
 
 use super::*;
 use nfs_proto::v4::StateId;
-use nfs_proto::v4::lock::{LockArgs, LockType, Locker, OpenToLockOwner};
+
 use nfs_proto::v4::open::CloseArgs;
 
 const FILES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
@@ -58,21 +58,7 @@ fn owner_of_locks_takes_a_place_as_a_file_does() {
     let client = client_of(&site, b"one", 1);
     let held = open_all(&client);
     assert_eq!(held.len(), 6);
-    let lock = ArgOp::Lock(LockArgs {
-        kind: LockType::Read,
-        reclaim: false,
-        offset: 0,
-        length: 1,
-        locker: Locker::New(OpenToLockOwner {
-            open_seqid: 0,
-            open: held[0],
-            lock_seqid: 0,
-            owner: StateOwner {
-                client: ClientId(0),
-                owner: Identifier::new(b"locker").unwrap(),
-            },
-        }),
-    });
+    let lock = lock(held[0], LockType::Read, 0, 1);
     let locked = client.at(&[FILES[0]], vec![lock]);
     assert_eq!(locked.status(), Err(Status::Delay));
 }

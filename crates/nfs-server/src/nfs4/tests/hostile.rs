@@ -4,7 +4,7 @@ use super::*;
 use nfs_proto::v4::acl::{Ace, AceFlags, AceMask, AceType};
 use nfs_proto::v4::directory::{CreateArgs, CreateType, ReadDirArgs};
 use nfs_proto::v4::file::{ReadArgs, SetAttrArgs, WriteArgs};
-use nfs_proto::v4::lock::{LockArgs, LockType, Locker, OpenToLockOwner, TestStateIdArgs};
+use nfs_proto::v4::lock::TestStateIdArgs;
 use nfs_proto::v4::open::CloseArgs;
 use nfs_proto::v4::session::{DestroyClientIdArgs, DestroySessionArgs};
 use nfs_proto::v4::{Array, Fattr, Principal, StateId};
@@ -418,21 +418,7 @@ fn locks_at_the_edges_of_64_bits_are_right() {
         let (one, two) = (site.client(b"one"), site.client(b"two"));
         let (mine, theirs) = (one.open("f", BOTH).state, two.open("f", BOTH).state);
         let lock = |client: &Client<'_>, open, offset, length| {
-            let lock = ArgOp::Lock(LockArgs {
-                kind: LockType::Write,
-                reclaim: false,
-                offset,
-                length,
-                locker: Locker::New(OpenToLockOwner {
-                    open_seqid: 0,
-                    open,
-                    lock_seqid: 0,
-                    owner: StateOwner {
-                        client: ClientId(0),
-                        owner: Identifier::new(b"locker").unwrap(),
-                    },
-                }),
-            });
+            let lock = super::lock(open, LockType::Write, offset, length);
             client.at(&["f"], vec![lock]).status()
         };
         for (offset, length) in [(0, 0), (2, u64::MAX - 1), (u64::MAX, 1), (u64::MAX - 1, 3)] {

@@ -1,31 +1,10 @@
 //! Locks of byte ranges.
 
 use super::*;
-use nfs_proto::v4::lock::{
-    FreeStateIdArgs, LockArgs, LockTArgs, LockType, LockUArgs, Locker, OpenToLockOwner,
-    TestStateIdArgs,
-};
+use nfs_proto::v4::lock::{FreeStateIdArgs, LockTArgs, LockUArgs, TestStateIdArgs};
 use nfs_proto::v4::{Array, Refused, StateId};
 
 const BOTH: ShareAccess = ShareAccess::READ.union(ShareAccess::WRITE);
-
-fn lock(open: StateId, kind: LockType, offset: u64, length: u64) -> ArgOp<'static> {
-    ArgOp::Lock(LockArgs {
-        kind,
-        reclaim: false,
-        offset,
-        length,
-        locker: Locker::New(OpenToLockOwner {
-            open_seqid: 0,
-            open,
-            lock_seqid: 0,
-            owner: StateOwner {
-                client: ClientId(0),
-                owner: Identifier::new(b"locker").unwrap(),
-            },
-        }),
-    })
-}
 
 #[test]
 fn lock_keeps_other_clients_out_until_it_is_released() {

@@ -1,7 +1,7 @@
 //! Places of operations in a COMPOUND, and the sizes of requests and replies.
 
 use super::*;
-use nfs_proto::v4::lock::{LockArgs, LockTArgs, LockType, Locker, OpenToLockOwner};
+use nfs_proto::v4::lock::LockTArgs;
 use nfs_proto::v4::obsolete::RenewArgs;
 use nfs_proto::v4::session::{BindConnToSessionArgs, ClientDirection, DestroySessionArgs};
 
@@ -109,21 +109,7 @@ fn explanation_that_exceeds_the_reply_is_too_big() {
     let one = site.client(b"one");
     let open = one.open("f", BOTH).state;
     let long = [b'o'; 1000];
-    let lock = ArgOp::Lock(LockArgs {
-        kind: LockType::Write,
-        reclaim: false,
-        offset: 0,
-        length: 10,
-        locker: Locker::New(OpenToLockOwner {
-            open_seqid: 0,
-            open,
-            lock_seqid: 0,
-            owner: StateOwner {
-                client: ClientId(0),
-                owner: Identifier::new(&long).unwrap(),
-            },
-        }),
-    });
+    let lock = lock_by(&long, open, LockType::Write, (0, 10));
     one.at(&["f"], vec![lock]).ok();
     for (max_response, status) in [(2000, Status::Denied), (600, Status::ReplyTooBig)] {
         let two = client_with_replies(&site, max_response);
