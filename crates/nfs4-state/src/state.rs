@@ -2,6 +2,7 @@
 
 mod listing;
 mod locking;
+mod of_file;
 mod opening;
 
 use crate::Random;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 pub(crate) use listing::{Page, UsageOfClient};
 pub use locking::{Denied, Locker};
 pub(crate) use locking::{LockCall, LockRefusal};
+use of_file::File;
 pub(crate) use opening::OpenCall;
 
 /// An owner of locks.
@@ -48,6 +50,25 @@ impl From<Status> for Refusal {
     }
 }
 
+/// Clients whose state is in the way, each once.
+#[derive(Debug, Default)]
+struct InTheWay(Vec<ClientId>);
+
+impl InTheWay {
+    fn add(&mut self, client: ClientId) {
+        // Most of what a client has comes in a row.
+        if self.0.last() != Some(&client) {
+            self.0.push(client);
+        }
+    }
+
+    fn all(mut self) -> Vec<ClientId> {
+        self.0.sort_unstable();
+        self.0.dedup();
+        self.0
+    }
+}
+
 /// Whether state of a client gives way to that of others, as the client's lease has run out.
 pub(crate) type Yields<'a> = &'a dyn Fn(ClientId) -> bool;
 
@@ -70,7 +91,11 @@ struct Entry<F> {
 #[derive(Debug)]
 enum Kind {
     Open(Open),
-    Locks { open: u32 },
+    Locks {
+        open: u32,
+        /// Place in the list of its open.
+        at_open: usize,
+    },
 }
 
 /// Share reservation of an open.
@@ -84,18 +109,8 @@ struct Open {
     denies: u8,
     /// Lock owners in this open.
     locks: Vec<u32>,
-    /// Place in the list of its file.
+    /// Place among the opens of its file that have the same access and denial.
     at_file: usize,
-}
-
-/// A file that is open.
-#[derive(Debug, Default)]
-struct File {
-    opens: Vec<u32>,
-    /// Number of opens that read, and that write.
-    access: [usize; 2],
-    /// Number of opens that deny reading, and writing.
-    deny: [usize; 2],
 }
 
 #[derive(Debug)]
@@ -238,7 +253,7 @@ impl<F: Clone + Eq + Hash> States<F> {
     fn open_by_any(&self, at: u32) -> (u32, &Open) {
         match &self.entries[at as usize].kind {
             Kind::Open(open) => (at, open),
-            Kind::Locks { open } => (*open, self.open(*open)),
+            Kind::Locks { open, .. } => (*open, self.open(*open)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Locks that are held.
 
 use super::range::{LockKind, Range};
-use super::waiters::Waiters;
+use super::waiters::{Wait, Waiters};
 use crate::limits::MAX_LOCKS_PER_FILE;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -255,23 +255,23 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
         Ok(())
     }
 
-    /// Takes all that is held through a state.
-    pub(crate) fn release(&mut self, now: Instant, file: &F, via: u32) {
+    /// Takes all that is held through some states.
+    pub(crate) fn release(&mut self, now: Instant, file: &F, is_via: impl Fn(u32) -> bool) {
         let Some(locks) = self.files.get_mut(file) else {
             return;
         };
         let before = locks.held.len();
-        locks.held.retain(|lock| lock.via != via);
+        locks.held.retain(|lock| !is_via(lock.via));
         self.held -= before - locks.held.len();
         self.tell(now, file);
     }
 
-    /// Enters an owner among those who wait. Returns whether it did not wait for this lock before.
+    /// Enters an owner among those who wait, through an open. Returns whether it did not wait for this lock before.
     pub(crate) fn wait(
         &mut self,
         now: Instant,
         file: &F,
-        owner: O,
+        (owner, open): (O, u32),
         range: Range,
         kind: LockKind,
     ) -> bool {
@@ -279,26 +279,30 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
         let before = locks.waiting.len();
         let gone = &mut self.gone;
         locks.waiting.remove_old(now, &mut |owner| gone.push(owner));
-        let is_new = locks.waiting.enter(now, owner, range, kind);
+        let is_new = locks.waiting.enter(now, (owner, open), range, kind);
         self.waiting = self.waiting - before + locks.waiting.len();
         is_new
     }
 
     /// Lets an owner wait no more for locks that touch a range.
     pub(crate) fn forget_waiters_of(&mut self, file: &F, owner: O, range: Range) {
-        self.forget_waiters(file, |waiter, its| waiter == owner && its.overlaps(range));
+        self.forget_waiters(file, |waiter| {
+            waiter.owner == owner && waiter.range.overlaps(range)
+        });
     }
 
-    /// Lets owners wait no more.
-    pub(crate) fn forget_waiters(&mut self, file: &F, goes: impl Fn(O, Range) -> bool) {
+    /// Lets owners wait no more through an open.
+    pub(crate) fn forget_waiters_through(&mut self, file: &F, open: u32) {
+        self.forget_waiters(file, |waiter| waiter.open == open);
+    }
+
+    fn forget_waiters(&mut self, file: &F, goes: impl Fn(&Wait<O>) -> bool) {
         let Some(locks) = self.files.get_mut(file) else {
             return;
         };
         let before = locks.waiting.len();
         let gone = &mut self.gone;
-        locks
-            .waiting
-            .remove(|w| goes(w.owner, w.range), &mut |owner| gone.push(owner));
+        locks.waiting.remove(goes, &mut |owner| gone.push(owner));
         self.waiting = self.waiting - before + locks.waiting.len();
         if locks.is_empty() {
             self.files.remove(file);
@@ -337,17 +341,8 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
             waiting.remove_old(now, &mut |owner| gone.push(owner));
             self.waiting = self.waiting - before + waiting.len();
             let told = &mut self.told;
-            waiting.tell(
-                now,
-                |waiter| {
-                    !held.iter().any(|lock| {
-                        lock.owner != waiter.owner
-                            && lock.kind.conflicts(waiter.kind)
-                            && lock.range.overlaps(waiter.range)
-                    })
-                },
-                &mut |owner| told.push((file.clone(), owner)),
-            );
+            let free = waiting.free(held);
+            waiting.tell(now, &free, &mut |owner| told.push((file.clone(), owner)));
         }
         if locks.is_empty() {
             self.files.remove(file);

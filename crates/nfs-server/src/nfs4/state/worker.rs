@@ -113,8 +113,9 @@ impl Worker {
                 true => Default::default(),
                 false => std::mem::take(&mut out.changes),
             };
-            let files = out.released.len().min(FILES_AT_ONCE);
-            let files: Vec<Release> = out.released.drain(..files).collect();
+            // From the end: what is in front of them would be moved each time.
+            let rest = out.released.len().saturating_sub(FILES_AT_ONCE);
+            let files = out.released.split_off(rest);
             let events = std::mem::take(&mut out.events);
             (Vec::from(changes), files, events)
         });
@@ -127,7 +128,8 @@ impl Worker {
         for file in files {
             guarded(|| drop(file));
         }
-        self.shared.lock().out.has_work()
+        let inner = self.shared.lock();
+        inner.out.has_work() || inner.server.poll_timeout().is_some_and(|due| due <= now)
     }
 
     /// Answers those that wait for records, which are not made any more.

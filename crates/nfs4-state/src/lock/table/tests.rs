@@ -73,9 +73,9 @@ fn locks_through_two_opens_stay_apart() {
     lock(&mut table, 0, 9, 1).unwrap();
     lock(&mut table, 5, 14, 2).unwrap();
     assert!(table.has(&0, 1) && table.has(&0, 2));
-    table.release(now, &0, 2);
+    table.release(now, &0, |via| via == 2);
     assert_eq!(held(&table), [(0, 4, LockKind::Shared, 1)]);
-    table.release(now, &0, 1);
+    table.release(now, &0, |via| via == 1);
     assert!(table.files.is_empty());
 }
 
@@ -132,10 +132,10 @@ fn waiters_are_told_in_their_order() {
     let (mut table, now) = (Table::new(100), Instant::now());
     table.lock(now, &0, 1, range(0, 9), E, 1).unwrap();
     for (owner, kind) in [(2, E), (3, E), (4, S)] {
-        assert!(table.wait(now, &0, owner, range(0, 9), kind));
+        assert!(table.wait(now, &0, (owner, 1), range(0, 9), kind));
     }
-    assert!(table.wait(now, &0, 5, range(20, 29), S));
-    assert!(!table.wait(now, &0, 2, range(0, 9), E), "it waits already");
+    assert!(table.wait(now, &0, (5, 1), range(20, 29), S));
+    assert!(!table.wait(now, &0, (2, 1), range(0, 9), E), "it waits already");
     assert_eq!(table.waiting(), 4);
     table.unlock(now, &0, 1, range(0, 4)).unwrap();
     let told = |table: &mut Table| table.drain_told().map(|(_, o)| o).collect::<Vec<_>>();
@@ -169,7 +169,7 @@ fn waiter_that_asks_no_more_is_forgotten() {
     table
         .lock(now, &0, 1, Range::ALL, LockKind::Exclusive, 1)
         .unwrap();
-    table.wait(now, &0, 2, Range::ALL, LockKind::Exclusive);
+    table.wait(now, &0, (2, 1), Range::ALL, LockKind::Exclusive);
     let later = now + crate::limits::WAITER_LIFE + Duration::from_secs(1);
     table.unlock(later, &0, 1, Range::ALL).unwrap();
     assert_eq!(table.drain_told().count(), 0);
@@ -178,9 +178,21 @@ fn waiter_that_asks_no_more_is_forgotten() {
 }
 
 #[test]
+fn waiter_is_forgotten_with_the_open_through_which_it_asked_last() {
+    let (mut table, now) = (Table::new(100), Instant::now());
+    for open in [1, 2] {
+        table.wait(now, &0, (2, open), Range::ALL, LockKind::Exclusive);
+    }
+    table.forget_waiters_through(&0, 1);
+    assert_eq!((table.waiting(), table.drain_gone()), (1, vec![]));
+    table.forget_waiters_through(&0, 2);
+    assert_eq!((table.waiting(), table.drain_gone()), (0, vec![2]));
+}
+
+#[test]
 fn waiters_beyond_the_limit_poll() {
     let (mut table, now) = (LockTable::<u8, usize>::new(10), Instant::now());
-    let mut wait = |owner| table.wait(now, &0, owner, Range::ALL, LockKind::Shared);
+    let mut wait = |owner| table.wait(now, &0, (owner, 1), Range::ALL, LockKind::Shared);
     assert!((0..MAX_WAITERS).all(&mut wait));
     assert!(!wait(MAX_WAITERS));
     assert_eq!(table.waiting(), MAX_WAITERS);
@@ -214,6 +226,29 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
+    /// Of any locks and waiters, those are free in whose way no lock of another owner is.
+    #[test]
+    fn waiter_is_free_if_no_lock_of_another_owner_is_in_its_way(held in steps(), waiting in steps()) {
+        let (mut table, now) = (Table::new(1000), Instant::now());
+        for Step { owner, first, length, kind } in held {
+            let range = Range::new(first, length).unwrap();
+            let kind = kind.unwrap_or(LockKind::Shared);
+            if table.conflicts(&0, owner, range, kind).next().is_none() {
+                table.lock(now, &0, owner, range, kind, 1).unwrap();
+            }
+        }
+        let mut waiters = Waiters::default();
+        let mut expected = Vec::new();
+        for Step { owner, first, length, kind } in waiting {
+            let range = Range::new(first, length).unwrap();
+            let kind = kind.unwrap_or(LockKind::Shared);
+            if waiters.enter(now, (owner, 1), range, kind) {
+                expected.push(table.conflicts(&0, owner, range, kind).next().is_none());
+            }
+        }
+        prop_assert_eq!(waiters.free(table.of_file(&0)), expected);
+    }
+
     /// The table has the same locks as one that has an entry for each byte and owner.
     #[test]
     fn table_agrees_with_one_entry_per_byte(steps in steps()) {
