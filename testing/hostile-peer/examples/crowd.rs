@@ -102,7 +102,12 @@ impl Site {
             vers: 4,
             proc: 1,
         };
-        write_call(&mut w, 7, procedure, &Credential::Sys(AuthSys::default()));
+        let root = AuthSys {
+            uid: 0,
+            gid: 0,
+            ..AuthSys::default()
+        };
+        write_call(&mut w, 7, procedure, &Credential::Sys(root));
         let mut call = CallWriter::new(&mut w, Tag::default(), 2);
         operations
             .into_iter()
@@ -285,8 +290,8 @@ fn lock(owner: &[u8], place: u64) -> ArgOp<'_> {
                 },
             }),
             _ => Locker::Existing(ExistingLockOwner {
-                lock: current,
-                seqid: 0,
+                state: current,
+                lock_seqid: 0,
             }),
         },
     })

@@ -1,7 +1,6 @@
 //! The thread of the state: it makes records of clients, ends leases, and closes files.
 
 use super::events::EventLog;
-use super::files::Release;
 use super::{Answer, Shared, Sleep};
 use crate::nfs4::records::{Change, Records};
 use nfs_proto::v4::Status;
