@@ -106,7 +106,8 @@ impl<O: Copy + Eq> FileLocks<O> {
 
 /// Locks of byte ranges of all files, with those who wait for them.
 ///
-/// An operation costs time in proportion to the locks of its file, of which there are [`MAX_LOCKS_PER_FILE`] at most.
+/// An operation costs time in proportion to the locks of its file, of which there are [`MAX_LOCKS_PER_FILE`] at most, and to its waiters; where
+/// many are told that their locks are free, to the square of their number.
 #[derive(Debug)]
 pub struct LockTable<F, O> {
     files: HashMap<F, FileLocks<O>>,

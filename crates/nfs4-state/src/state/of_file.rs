@@ -80,3 +80,45 @@ impl File {
         self.classes.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// As a list of all opens says.
+        #[test]
+        fn opens_in_the_way_are_those_that_deny_or_are_denied(
+            steps in prop::collection::vec((1..4_u32, 0..4_u32, any::<prop::sample::Index>(), any::<bool>()), 1..60),
+            (access, deny) in (1..4_u32, 0..4_u32),
+        ) {
+            let (mut file, mut all) = (File::default(), Vec::<(u32, u32, u32, usize)>::new());
+            for (number, (access, deny, index, removes)) in (0..).zip(steps) {
+                if removes && !all.is_empty() {
+                    let (_, access, deny, place) = all.swap_remove(index.index(all.len()));
+                    let (access, deny) = (ShareAccess::from_bits_retain(access), ShareDeny::from_bits_retain(deny));
+                    if let Some(moved) = file.remove(place, access, deny) {
+                        let its = all.iter_mut().find(|(number, ..)| *number == moved).unwrap();
+                        its.3 = place;
+                    }
+                } else {
+                    let place = file.insert(
+                        number,
+                        ShareAccess::from_bits_retain(access),
+                        ShareDeny::from_bits_retain(deny),
+                    );
+                    all.push((number, access, deny, place));
+                }
+            }
+            let sorted = |mut list: Vec<u32>| { list.sort_unstable(); list };
+            let numbers = |list: Vec<&(u32, u32, u32, usize)>| sorted(list.iter().map(|open| open.0).collect());
+            let expected = all.iter().filter(|open| open.2 & access != 0 || open.1 & deny != 0);
+            prop_assert_eq!(sorted(file.conflicts(access, deny).collect()), numbers(expected.collect()));
+            prop_assert_eq!(sorted(file.opens().collect()), numbers(all.iter().collect()));
+            let denying = all.iter().filter(|open| open.2 & 1 != 0).count();
+            prop_assert_eq!(file.denying_reads(), denying);
+            prop_assert_eq!(file.is_empty(), all.is_empty());
+        }
+    }
+}

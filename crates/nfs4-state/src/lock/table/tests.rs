@@ -126,6 +126,64 @@ fn file_refuses_locks_beyond_its_limit() {
     );
 }
 
+/// An owner that counts how often it is compared.
+#[derive(Clone, Copy, Debug)]
+struct Counted(u32);
+
+thread_local! {
+    static COMPARED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        COMPARED.set(COMPARED.get() + 1);
+        self.0 == other.0
+    }
+}
+
+impl Eq for Counted {}
+
+/// However many wait, and for whatever: a hostile client that fills both tables makes no operation of others slow.
+#[test]
+fn operations_on_a_full_file_do_not_look_at_each_lock_for_each_waiter() {
+    let (mut table, now) = (LockTable::<u8, Counted>::new(usize::MAX / 2), Instant::now());
+    let exclusive = LockKind::Exclusive;
+    let locks = MAX_LOCKS_PER_FILE as u64 - 4;
+    let at = |n: u64| range(2 * n, 2 * n);
+    let greedy = Counted(1);
+    for n in (0..locks).rev() {
+        table.lock(now, &0, greedy, at(n), exclusive, 1).unwrap();
+    }
+    // Each waits for the last lock, with all those before it that are its own.
+    for n in 0..MAX_WAITERS as u64 {
+        let range = range(n, 2 * locks);
+        assert!(table.wait(now, &0, (greedy, 1), range, exclusive));
+    }
+    let honest = Counted(2);
+    table.lock(now, &0, honest, at(locks), exclusive, 2).unwrap();
+    // Of two waiters that are both told, one may be in the way of the other.
+    let most = 8 * (MAX_LOCKS_PER_FILE + MAX_WAITERS) + MAX_WAITERS * MAX_WAITERS / 2;
+    let mut check = |what: &str, operation: &mut dyn FnMut(&mut LockTable<u8, Counted>)| {
+        COMPARED.set(0);
+        operation(&mut table);
+        assert!(COMPARED.get() < most, "{what}: {}", COMPARED.get());
+    };
+    check("unlock", &mut |table| {
+        table.unlock(now, &0, honest, at(locks)).unwrap();
+    });
+    check("lock", &mut |table| {
+        table.lock(now, &0, honest, at(locks + 1), exclusive, 2).unwrap();
+    });
+    check("release", &mut |table| {
+        table.release(now, &0, |via| via == 2);
+    });
+    check("conflicts", &mut |table| {
+        assert!(table.conflicts(&0, honest, at(locks - 1), exclusive).next().is_some());
+    });
+    check("release of all", &mut |table| table.release(now, &0, |_| true));
+    assert_eq!(table.held(), 0);
+}
+
 #[test]
 fn waiters_are_told_in_their_order() {
     use LockKind::{Exclusive as E, Shared as S};
