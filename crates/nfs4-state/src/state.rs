@@ -9,10 +9,11 @@ use crate::Random;
 use crate::address::AddressKey;
 use crate::limits::{Limits, SEQID_WINDOW};
 use crate::lock::LockTable;
+use crate::steady_map::SteadyMap;
 use nfs_proto::v4::open::{ShareAccess, ShareDeny};
 use nfs_proto::v4::{ClientId, SpecialStateId, StateId, Status};
 use slab::Slab;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -128,8 +129,8 @@ struct Owner {
 struct OfClient {
     address: AddressKey,
     states: Vec<u32>,
-    open_owners: HashMap<Arc<[u8]>, u32>,
-    lock_owners: HashMap<Arc<[u8]>, u32>,
+    open_owners: BTreeMap<Arc<[u8]>, u32>,
+    lock_owners: BTreeMap<Arc<[u8]>, u32>,
     opens: usize,
     locks: usize,
     waiting: usize,
@@ -150,14 +151,14 @@ struct OfAddress {
 #[derive(Debug)]
 pub(crate) struct States<F> {
     entries: Slab<Entry<F>>,
-    files: HashMap<F, File>,
+    files: SteadyMap<F, File>,
     owners: Slab<Owner>,
     clients: HashMap<ClientId, OfClient>,
     addresses: HashMap<AddressKey, OfAddress>,
     /// The open of an owner and file.
-    opens: HashMap<(u32, F), u32>,
+    opens: SteadyMap<(u32, F), u32>,
     /// The state of an open and lock owner.
-    lock_states: HashMap<(u32, u32), u32>,
+    lock_states: SteadyMap<(u32, u32), u32>,
     pub(crate) locks: LockTable<F, Holder>,
     /// Number of locks of owners of other protocols: together they count as one address.
     other_locks: usize,
@@ -170,12 +171,12 @@ impl<F: Clone + Eq + Hash> States<F> {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             entries: Slab::new(),
-            files: HashMap::new(),
+            files: SteadyMap::default(),
             owners: Slab::new(),
             clients: HashMap::new(),
             addresses: HashMap::new(),
-            opens: HashMap::new(),
-            lock_states: HashMap::new(),
+            opens: SteadyMap::default(),
+            lock_states: SteadyMap::default(),
             locks: LockTable::new(limits.locks),
             other_locks: 0,
             limits,
@@ -387,8 +388,8 @@ impl<F: Clone + Eq + Hash> States<F> {
             OfClient {
                 address,
                 states: Vec::new(),
-                open_owners: HashMap::new(),
-                lock_owners: HashMap::new(),
+                open_owners: BTreeMap::new(),
+                lock_owners: BTreeMap::new(),
                 opens: 0,
                 locks: 0,
                 waiting: 0,

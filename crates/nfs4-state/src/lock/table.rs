@@ -3,7 +3,7 @@
 use super::range::{LockKind, Range};
 use super::waiters::{Wait, Waiters};
 use crate::limits::MAX_LOCKS_PER_FILE;
-use std::collections::HashMap;
+use crate::steady_map::SteadyMap;
 use std::hash::Hash;
 use std::time::Instant;
 
@@ -110,7 +110,7 @@ impl<O: Copy + Eq> FileLocks<O> {
 /// many are told that their locks are free, to the square of their number.
 #[derive(Debug)]
 pub struct LockTable<F, O> {
-    files: HashMap<F, FileLocks<O>>,
+    files: SteadyMap<F, FileLocks<O>>,
     held: usize,
     waiting: usize,
     max: usize,
@@ -124,7 +124,7 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
     /// Creates an empty table that takes up to `max` locks.
     pub fn new(max: usize) -> Self {
         Self {
-            files: HashMap::new(),
+            files: SteadyMap::default(),
             held: 0,
             waiting: 0,
             max,
@@ -238,7 +238,9 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
         }
         let Some(locks) = self.files.get_mut(file) else {
             if let Some((kind, via)) = new {
-                let locks = self.files.entry(file.clone()).or_default();
+                let locks = self
+                    .files
+                    .get_or_insert_with(file.clone(), FileLocks::default);
                 locks.insert(Lock {
                     range,
                     kind,
@@ -276,7 +278,9 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
         range: Range,
         kind: LockKind,
     ) -> bool {
-        let locks = self.files.entry(file.clone()).or_default();
+        let locks = self
+            .files
+            .get_or_insert_with(file.clone(), FileLocks::default);
         let before = locks.waiting.len();
         let gone = &mut self.gone;
         locks.waiting.remove_old(now, &mut |owner| gone.push(owner));

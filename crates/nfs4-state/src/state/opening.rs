@@ -1,6 +1,6 @@
 //! OPEN, OPEN_DOWNGRADE, CLOSE, and what READ and WRITE may (RFC 8881 §9.7 to §9.9).
 
-use super::{Entry, InTheWay, Kind, Open, Refusal, States, Yields, special};
+use super::{Entry, File, InTheWay, Kind, Open, Refusal, States, Yields, special};
 use crate::Random;
 use crate::address::{AddressKey, may_grow};
 use nfs_proto::v4::open::{ShareAccess, ShareDeny};
@@ -98,7 +98,8 @@ impl<F: Clone + Eq + Hash> States<F> {
             at_file: 0,
         };
         let at = self.insert(random, owner, call.file.clone(), Kind::Open(open));
-        let file = self.files.entry(call.file.clone()).or_default();
+        let key_of_file = call.file.clone();
+        let file = self.files.get_or_insert_with(key_of_file, File::default);
         let at_file = file.insert(at, access, deny);
         self.open_mut(at).at_file = at_file;
         self.opens.insert(key, at);

@@ -31,10 +31,7 @@ fn client_with_much_state_ends_in_steps_between_which_others_are_served() {
     let files = 5 * MAX_ENDED_AT_ONCE as u32 / 2;
     let rich = rich(&mut world, "rich", 1, files);
     let other = world.peer("other", 2);
-    world
-        .server
-        .expire_client(world.now, rich.client)
-        .unwrap();
+    world.server.expire_client(world.now, rich.client).unwrap();
     // Its record goes, and then what it had.
     let demand = world.server.poll_demand();
     let Some(Demand::Remove(ticket, _)) = demand else {
@@ -58,7 +55,12 @@ fn client_with_much_state_ends_in_steps_between_which_others_are_served() {
             Ok(open) => drop(world.close(&other, 1000, open)),
             Err(status) => assert_eq!(status, Status::Delay),
         }
-        assert!(world.server.poll_timeout().is_some_and(|due| due <= world.now));
+        assert!(
+            world
+                .server
+                .poll_timeout()
+                .is_some_and(|due| due <= world.now)
+        );
         world.server.handle_timeout(world.now);
         world.settle();
         steps += 1;
@@ -116,7 +118,12 @@ fn leases_that_run_out_at_once_are_looked_at_in_parts() {
     }
     world.now += LEASE;
     for left in [clients - MAX_LOOKS, 10, 0] {
-        assert!(world.server.poll_timeout().is_some_and(|due| due <= world.now));
+        assert!(
+            world
+                .server
+                .poll_timeout()
+                .is_some_and(|due| due <= world.now)
+        );
         world.server.handle_timeout(world.now);
         assert_eq!(world.server.usage().clients, left);
     }

@@ -81,7 +81,11 @@ impl Held {
     pub(in crate::localfs) fn by_handle(files: &Arc<OpenFiles>, node: &Arc<Node>) -> Try<Self> {
         let most = files.most();
         let mut cache = files.cache();
-        if cache.held().file(node.key).is_some_and(|file| file != node.id()) {
+        if cache
+            .held()
+            .file(node.key)
+            .is_some_and(|file| file != node.id())
+        {
             return Err(Error::Busy.into());
         }
         if cache.kept() == 0 {
@@ -134,10 +138,7 @@ impl Held {
 }
 
 /// Holds a file, unless another one is held in its place; then returns that.
-fn hold(
-    files: &OpenFiles,
-    node: &Arc<Node>,
-) -> Result<Result<Arc<AtomicUsize>, Arc<Node>>, Error> {
+fn hold(files: &OpenFiles, node: &Arc<Node>) -> Result<Result<Arc<AtomicUsize>, Arc<Node>>, Error> {
     let most = files.most();
     let mut cache = files.cache();
     match cache.held().node(node.key) {
@@ -157,7 +158,12 @@ fn hold(
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let released = self.files.cache().held_mut().0.release(self.key, &self.count);
+        let released = self
+            .files
+            .cache()
+            .held_mut()
+            .0
+            .release(self.key, &self.count);
         let (was_last, kept) = released;
         let node = self.node.as_ref().or(kept.as_ref());
         if let Some(node) = node
@@ -181,7 +187,12 @@ impl HeldFile for Held {
     }
 
     fn path(&self) -> Option<PathBuf> {
-        let path = self.files.volume.proc.path(self.node()?.path.as_fd()).ok()?;
+        let path = self
+            .files
+            .volume
+            .proc
+            .path(self.node()?.path.as_fd())
+            .ok()?;
         Some(OsString::from_vec(path.into_bytes()).into())
     }
 }

@@ -319,8 +319,8 @@ fn rename_entry(
                 let found = &stat.attributes;
                 layers.turns.begin(found.fileid, found.is_directory())
             });
-            let _removal = (replaced.as_ref())
-                .and_then(|(fd, stat)| layers.handles.begin_removal(fd, stat));
+            let _removal =
+                (replaced.as_ref()).and_then(|(fd, stat)| layers.handles.begin_removal(fd, stat));
             rename(RenameFlags::empty())?;
             replaced
         }

@@ -146,7 +146,10 @@ impl Eq for Counted {}
 /// However many wait, and for whatever: a hostile client that fills both tables makes no operation of others slow.
 #[test]
 fn operations_on_a_full_file_do_not_look_at_each_lock_for_each_waiter() {
-    let (mut table, now) = (LockTable::<u8, Counted>::new(usize::MAX / 2), Instant::now());
+    let (mut table, now) = (
+        LockTable::<u8, Counted>::new(usize::MAX / 2),
+        Instant::now(),
+    );
     let exclusive = LockKind::Exclusive;
     let locks = MAX_LOCKS_PER_FILE as u64 - 4;
     let at = |n: u64| range(2 * n, 2 * n);
@@ -160,7 +163,9 @@ fn operations_on_a_full_file_do_not_look_at_each_lock_for_each_waiter() {
         assert!(table.wait(now, &0, (greedy, 1), range, exclusive));
     }
     let honest = Counted(2);
-    table.lock(now, &0, honest, at(locks), exclusive, 2).unwrap();
+    table
+        .lock(now, &0, honest, at(locks), exclusive, 2)
+        .unwrap();
     // Of two waiters that are both told, one may be in the way of the other.
     let most = 8 * (MAX_LOCKS_PER_FILE + MAX_WAITERS) + MAX_WAITERS * MAX_WAITERS / 2;
     let mut check = |what: &str, operation: &mut dyn FnMut(&mut LockTable<u8, Counted>)| {
@@ -172,15 +177,24 @@ fn operations_on_a_full_file_do_not_look_at_each_lock_for_each_waiter() {
         table.unlock(now, &0, honest, at(locks)).unwrap();
     });
     check("lock", &mut |table| {
-        table.lock(now, &0, honest, at(locks + 1), exclusive, 2).unwrap();
+        table
+            .lock(now, &0, honest, at(locks + 1), exclusive, 2)
+            .unwrap();
     });
     check("release", &mut |table| {
         table.release(now, &0, |via| via == 2);
     });
     check("conflicts", &mut |table| {
-        assert!(table.conflicts(&0, honest, at(locks - 1), exclusive).next().is_some());
+        assert!(
+            table
+                .conflicts(&0, honest, at(locks - 1), exclusive)
+                .next()
+                .is_some()
+        );
     });
-    check("release of all", &mut |table| table.release(now, &0, |_| true));
+    check("release of all", &mut |table| {
+        table.release(now, &0, |_| true)
+    });
     assert_eq!(table.held(), 0);
 }
 
@@ -193,7 +207,10 @@ fn waiters_are_told_in_their_order() {
         assert!(table.wait(now, &0, (owner, 1), range(0, 9), kind));
     }
     assert!(table.wait(now, &0, (5, 1), range(20, 29), S));
-    assert!(!table.wait(now, &0, (2, 1), range(0, 9), E), "it waits already");
+    assert!(
+        !table.wait(now, &0, (2, 1), range(0, 9), E),
+        "it waits already"
+    );
     assert_eq!(table.waiting(), 4);
     table.unlock(now, &0, 1, range(0, 4)).unwrap();
     let told = |table: &mut Table| table.drain_told().map(|(_, o)| o).collect::<Vec<_>>();
