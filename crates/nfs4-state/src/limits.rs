@@ -1,8 +1,9 @@
 //! Limits on all that clients can make grow.
 //!
-//! Memory at these limits, without the replies in caches: about 500 bytes for a client id, 400 for a session, 64 for a
-//! slot, 200 for an open or for an owner of locks in an open, 40 for a lock, 64 for a waiter, and the name of each owner once.
-//! The replies in the caches take [`Limits::slots`] times the largest cached reply that the caller grants, at most.
+//! Memory at these limits, without the replies in caches: about 1000 bytes for a client id with its session, 100 for a slot, 600 for
+//! an open of a file of its own, 700 for an owner of locks in one with its first lock, 40 for a further lock, 64 for a waiter, and the
+//! name of each owner once. The replies in the caches take [`Limits::slots`] times the largest cached reply that the caller grants, at
+//! most.
 
 use std::time::Duration;
 

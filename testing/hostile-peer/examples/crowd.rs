@@ -9,7 +9,7 @@
 //! by an owner of its own, or for half of it owners of locks, with two locks each. Printed are the bytes that the process has for each,
 //! and the quantiles of the time that replies to one client of another address take: before, meanwhile, once the tables are full, while
 //! others ask for more and are refused, while the leases of all run out, and while all they had ends. Where other programs use the CPUs,
-//! the largest times say little about the server; the CPU that the costliest request took says more.
+//! the largest times say little about the server; the CPU that the costliest request took, to some milliseconds, says more.
 //!
 //! It needs two CPUs that are otherwise idle, and takes some minutes.
 
