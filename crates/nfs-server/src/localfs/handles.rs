@@ -19,7 +19,7 @@ mod trust;
 
 use super::id::{self, IdentifiedBy, TableId};
 use super::open_files::OpenFiles;
-use super::open_files::held::Removal;
+use super::open_files::held::{self, Removal};
 use super::open_files::node::{Gone, Node, NodeFd};
 use super::sys::{Pace, Stat, Try};
 use super::volume::Volume;
@@ -246,7 +246,7 @@ impl FileHandles {
         match &self.finder {
             Finder::Kernel(finder) if self.files.has_holds() => {
                 let file = finder.handles.identify(&fd).ok()?;
-                self.files.begin_removal(file, (fd.as_fd(), stat))
+                held::begin_removal(&self.files, file, (fd.as_fd(), stat))
             }
             Finder::Kernel(_) | Finder::Table(_) => None,
         }

@@ -10,6 +10,7 @@ use super::operations::turns::Turns;
 use super::rights::Rights;
 use super::sys::Try;
 use super::volume::Volume;
+use crate::fs::{Failed, FileId, Outcome};
 use buffer::Pool;
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -64,6 +65,22 @@ impl Layers {
             pool: opening.pool,
             quick_writes: AtomicBool::new(true),
         }
+    }
+
+    /// Makes a job that works on a file.
+    pub(super) fn slow<T: Failed + 'static>(
+        self: &Arc<Self>,
+        file: FileId,
+        op: impl FnOnce(&Self) -> Try<T> + Send + 'static,
+    ) -> Outcome<T> {
+        let layers = Arc::clone(self);
+        Outcome::Slow(Box::new(move || {
+            let begun = layers.jobs.begin(file);
+            let result = begun.and_then(|_work| op(&layers));
+            let result = result.unwrap_or_else(|stop| T::failed(stop.into()));
+            layers.files.shed_if_exhausted();
+            result
+        }))
     }
 
     /// Makes the handles of created and moved files durable, where changes are to be.

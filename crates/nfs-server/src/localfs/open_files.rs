@@ -102,6 +102,11 @@ impl OpenFiles {
         &self.sweeper
     }
 
+    /// Returns whether clients hold any file.
+    pub(in crate::localfs) fn has_holds(&self) -> bool {
+        !self.cache().held().is_empty()
+    }
+
     /// Number of files that are open, beside the root.
     pub(in crate::localfs) fn len(&self) -> usize {
         self.cache().len_with_held()
@@ -262,7 +267,7 @@ impl OpenFiles {
             self.sweeper.wake();
         }
         let cooled = match is_held {
-            true => self.warm(&mut cache, &node),
+            true => held::warm(self, &mut cache, &node),
             false => Vec::new(),
         };
         let gone = cache.insert(Arc::clone(&node));

@@ -92,7 +92,7 @@ impl Held {
             files.sweeper.wake();
         }
         let count = cache.held_mut().0.add(node, true);
-        let cooled = files.warm(&mut cache, node);
+        let cooled = warm(files, &mut cache, node);
         let excess = cache.trim_beside_kept(most);
         drop(cache);
         drop((cooled, excess));
@@ -197,48 +197,41 @@ impl HeldFile for Held {
     }
 }
 
-impl OpenFiles {
-    /// Makes the hold of a file warm, if there is room for its descriptor. Returns files to close.
-    pub(super) fn warm(&self, cache: &mut Cache, node: &Arc<Node>) -> Vec<Arc<Node>> {
-        let most = most_held(self.most());
-        let cooled = cache.make_room(most);
-        cache.warm(node, most);
-        cooled
-    }
+/// Makes the hold of a file warm, if there is room for its descriptor. Returns files to close.
+pub(super) fn warm(files: &OpenFiles, cache: &mut Cache, node: &Arc<Node>) -> Vec<Arc<Node>> {
+    let most = most_held(files.most());
+    let cooled = cache.make_room(most);
+    cache.warm(node, most);
+    cooled
+}
 
-    /// Returns whether clients hold any file.
-    pub(in crate::localfs) fn has_holds(&self) -> bool {
-        !self.cache().held().is_empty()
-    }
-
-    /// Keeps a file open that clients hold, if they do, as a name of it is to be removed: it may be the last one.
-    pub(in crate::localfs) fn begin_removal(
-        &self,
-        file: FileId,
-        (fd, stat): (BorrowedFd<'_>, &Stat),
-    ) -> Option<Removal<'_>> {
-        let most = most_held(self.most());
-        let key = id::key_of(file);
-        let mut cache = self.cache();
-        let cooled = cache.make_room(most);
-        let open = cache.peek(key).filter(|open| open.id() == file).cloned();
-        let open = |count: &Arc<AtomicUsize>| match open {
-            Some(open) => Some(open),
-            None => {
-                let mut node = self.new_node(file, stat, fd.try_clone_to_owned().ok()?);
-                node.holds = Arc::clone(count);
-                Some(Arc::new(node))
-            }
-        };
-        let count = cache.begin_removal((key, file), most, open);
-        drop(cache);
-        drop(cooled);
-        Some(Removal {
-            files: self,
-            key,
-            count: count?,
-        })
-    }
+/// Keeps a file open that clients hold, if they do, as a name of it is to be removed: it may be the last one.
+pub(in crate::localfs) fn begin_removal<'a>(
+    files: &'a OpenFiles,
+    file: FileId,
+    (fd, stat): (BorrowedFd<'_>, &Stat),
+) -> Option<Removal<'a>> {
+    let most = most_held(files.most());
+    let key = id::key_of(file);
+    let mut cache = files.cache();
+    let cooled = cache.make_room(most);
+    let open = cache.peek(key).filter(|open| open.id() == file).cloned();
+    let open = |count: &Arc<AtomicUsize>| match open {
+        Some(open) => Some(open),
+        None => {
+            let mut node = files.new_node(file, stat, fd.try_clone_to_owned().ok()?);
+            node.holds = Arc::clone(count);
+            Some(Arc::new(node))
+        }
+    };
+    let count = cache.begin_removal((key, file), most, open);
+    drop(cache);
+    drop(cooled);
+    Some(Removal {
+        files,
+        key,
+        count: count?,
+    })
 }
 
 /// The removal of a name of a file that clients hold, until this is dropped.

@@ -2,7 +2,6 @@
 
 use super::data;
 use crate::fs::{Error, FileId, HeldFile, Identity, LockFile, OpenAccess, Outcome, Unheld};
-use crate::localfs::jobs;
 use crate::localfs::layers::Layers;
 use crate::localfs::open_files::held::Held;
 use crate::localfs::sys::{Pace, Try};
@@ -94,7 +93,7 @@ impl HeldFile for ByHandle {
             return Outcome::Ready(Held::open_for_locks(&layers.files, &node));
         }
         let file = self.held.file();
-        jobs::slow(&layers, file, move |layers| {
+        layers.slow(file, move |layers| {
             let node = layers.handles.node(file, Pace::Patient)?;
             Ok(Held::open_for_locks(&layers.files, &node))
         })

@@ -18,6 +18,10 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Time between two lines of the log about it.
 const REPEAT: Duration = Duration::from_secs(60);
 
+/// Pause between two steps of much work: whoever waits for the lock of the state would rarely get it from one that takes it again at
+/// once.
+const PAUSE: Duration = Duration::from_micros(50);
+
 /// Files that are closed between two looks at what else there is to do: records are waited for.
 const FILES_AT_ONCE: usize = 64;
 
@@ -32,6 +36,8 @@ pub(super) struct Worker {
     log: EventLog,
     /// Files that are still to be closed.
     released: VecDeque<Release>,
+    /// Removals of records that are still to be reported, one in a step: a client may end with much that it had.
+    removed: VecDeque<Ticket>,
 }
 
 /// A disk that fails.
@@ -49,6 +55,7 @@ impl Worker {
             failing: None,
             log: EventLog::default(),
             released: VecDeque::new(),
+            removed: VecDeque::new(),
         }
     }
 
@@ -56,7 +63,9 @@ impl Worker {
     pub(super) fn run(&mut self) {
         loop {
             let is_ending = self.shared.lock().is_ending;
-            while self.step() {}
+            while self.step() {
+                std::thread::sleep(PAUSE);
+            }
             self.log.summarise((self.shared.clock)(), is_ending);
             if is_ending {
                 return;
@@ -100,6 +109,9 @@ impl Worker {
             .as_ref()
             .is_some_and(|failing| now < failing.retry);
         let (changes, released, events) = self.shared.with(|locked| {
+            if let Some(ticket) = self.removed.pop_front() {
+                locked.server.handle_removed(locked.now, ticket);
+            }
             locked.server.handle_timeout(locked.now);
             locked.carry_out();
             locked.look_for_local_locks();
@@ -134,6 +146,7 @@ impl Worker {
         }
         let inner = self.shared.lock();
         !self.released.is_empty()
+            || !self.removed.is_empty()
             || inner.out.has_work()
             || inner.server.poll_timeout().is_some_and(|due| due <= now)
     }
@@ -171,18 +184,15 @@ impl Worker {
             }
         });
         let mut answers: Vec<Reported> = Vec::new();
-        // One at a time, as a client may end with much that it had.
         for (ticket, change) in ended {
-            self.shared.with(|locked| match change {
-                Change::Record(_) => {
+            match change {
+                Change::Record(_) => self.shared.with(|locked| {
                     if let Some(answer) = locked.server.handle_recorded(ticket, is_durable) {
                         answers.push((locked.answers.remove(&ticket), answer));
                     }
-                }
-                Change::Remove(_) | Change::Lease(_) => {
-                    locked.server.handle_removed(locked.now, ticket);
-                }
-            });
+                }),
+                Change::Remove(_) | Change::Lease(_) => self.removed.push_back(ticket),
+            }
         }
         for (answer, result) in answers {
             if let Some(answer) = answer {
