@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hash};
 
 /// Parts of a table. The largest table has a million entries, and so a part a few thousand, which are moved within a fraction of a
 /// millisecond.
-const PARTS: usize = 256;
+const PARTS: usize = 1 << u8::BITS;
 
 /// A hash table in parts, each of which grows by itself. A [`HashMap`] moves all its entries when it grows: with a million of them
 /// everybody else would wait for a part of a second.
@@ -30,8 +30,8 @@ impl<K, V> Default for SteadyMap<K, V> {
 
 impl<K: Eq + Hash, V> SteadyMap<K, V> {
     fn part(&self, key: &(impl Hash + ?Sized)) -> usize {
-        // The remainder is less than the number of parts.
-        (self.hasher.hash_one(key) % PARTS as u64) as usize
+        let [part, ..] = self.hasher.hash_one(key).to_le_bytes();
+        usize::from(part)
     }
 
     /// Returns the number of entries.

@@ -44,8 +44,9 @@ use std::time::{Duration, Instant};
 /// Program number of NFS.
 const NFS: u32 = 100_003;
 
-/// Operations of one kind in a COMPOUND.
+/// Files that are opened by a COMPOUND, and those that are locked, too: a session has 64 operations in a request.
 const AT_ONCE: usize = 16;
+const AT_ONCE_WITH_LOCKS: usize = 12;
 
 /// Locks of each owner of locks.
 const LOCKS: u64 = 2;
@@ -248,19 +249,14 @@ impl Client {
     /// There is no room for more.
     fn fill(&mut self, files: std::ops::Range<usize>, locks: bool) -> Result<(), Status> {
         let files: Vec<_> = files.collect();
-        for files in files.chunks(AT_ONCE) {
+        let at_once = if locks { AT_ONCE_WITH_LOCKS } else { AT_ONCE };
+        for files in files.chunks(at_once) {
             let names: Vec<_> = files.iter().map(|number| format!("{number:08}")).collect();
             let mut operations = Vec::new();
             for name in &names {
                 operations.extend([ArgOp::PutRootFh, open(name, name.as_bytes())]);
                 if locks {
-                    for place in 0..LOCKS {
-                        operations.push(lock(name.as_bytes(), place));
-                    }
-                    // A session has so many operations in a request.
-                    if operations.len() + 2 + LOCKS as usize > 60 {
-                        self.run(std::mem::take(&mut operations), |_| {})?;
-                    }
+                    operations.extend((0..LOCKS).map(|place| lock(name.as_bytes(), place)));
                 }
             }
             let before = cpu();

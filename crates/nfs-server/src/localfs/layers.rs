@@ -68,11 +68,11 @@ impl Layers {
     }
 
     /// Makes a job that works on a file.
-    pub(super) fn slow<T: Failed + 'static>(
-        self: &Arc<Self>,
-        file: FileId,
-        op: impl FnOnce(&Self) -> Try<T> + Send + 'static,
-    ) -> Outcome<T> {
+    pub(super) fn slow<T, F>(self: &Arc<Self>, file: FileId, op: F) -> Outcome<T>
+    where
+        T: Failed + 'static,
+        F: FnOnce(&Self) -> Try<T> + Send + 'static,
+    {
         let layers = Arc::clone(self);
         Outcome::Slow(Box::new(move || {
             let begun = layers.jobs.begin(file);

@@ -102,6 +102,14 @@ impl OpenFiles {
         &self.sweeper
     }
 
+    /// Makes the hold of a file warm, if there is room for its descriptor. Returns files to close.
+    fn warm(&self, cache: &mut Cache, node: &Arc<Node>) -> Vec<Arc<Node>> {
+        let most = limit::most_held(self.most());
+        let cooled = cache.make_room(most);
+        cache.warm(node, most);
+        cooled
+    }
+
     /// Returns whether clients hold any file.
     pub(in crate::localfs) fn has_holds(&self) -> bool {
         !self.cache().held().is_empty()
@@ -267,7 +275,7 @@ impl OpenFiles {
             self.sweeper.wake();
         }
         let cooled = match is_held {
-            true => held::warm(self, &mut cache, &node),
+            true => self.warm(&mut cache, &node),
             false => Vec::new(),
         };
         let gone = cache.insert(Arc::clone(&node));

@@ -286,9 +286,10 @@ impl<F: Clone + Eq + Hash> States<F> {
 
     /// Revokes all opens and locks of a file (RFC 8881 §8.5). Returns the number of states.
     pub(crate) fn revoke_file(&mut self, now: Instant, file: &F) -> usize {
-        let opens = self.files.get(file).map(|file| file.opens().collect());
+        let opens = self.files.get(file);
+        let opens: Option<Vec<u32>> = opens.map(|file| file.opens().collect());
         let mut revoked = 0;
-        for at in opens.unwrap_or_else(Vec::new) {
+        for at in opens.unwrap_or_default() {
             let locks = std::mem::take(&mut self.open_mut(at).locks);
             self.release_locks(now, &locks);
             for locks in locks {

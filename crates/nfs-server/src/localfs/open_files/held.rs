@@ -2,11 +2,11 @@
 //!
 //! A file that is held stays among the open files, whether it is used or not, and when its last name is removed: handles go on
 //! leading to it. All holds of a file share its [`Node`], and so its descriptors. Together with descriptors for locks
-//! (`lock_file.rs`), held files that are open are at most all but one in [`OTHERS_PART`] of the files that an export may keep open
-//! (`limit.rs`); other files have the rest. Where handles find files again, more may be held (`holds.rs`).
+//! (`lock_file.rs`), held files that are open are at most all but one in [`OTHERS_PART`](super::limit::OTHERS_PART) of the files that
+//! an export may keep open (`limit.rs`); other files have the rest. Where handles find files again, more may be held (`holds.rs`).
 
 use super::OpenFiles;
-use super::cache::Cache;
+use super::limit::most_held;
 use super::lock_file::OfdLocks;
 use super::node::Node;
 use crate::fs::{Error, FileId, HeldFile, LockFile, Outcome, Unheld};
@@ -21,16 +21,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// The part of the files that an export may keep open for which no client holds one, as its reciprocal.
-const OTHERS_PART: usize = 4;
-
 /// Largest number of times that the place of a held file is looked at again, as another one has come to it.
 const TRIES: usize = 3;
-
-/// Returns how many files may be held, of those that may be open.
-fn most_held(most: usize) -> usize {
-    most - most / OTHERS_PART
-}
 
 /// Returns how many files and owners of locks may be held.
 pub(in crate::localfs) fn places(files: &OpenFiles) -> usize {
@@ -92,7 +84,7 @@ impl Held {
             files.sweeper.wake();
         }
         let count = cache.held_mut().0.add(node, true);
-        let cooled = warm(files, &mut cache, node);
+        let cooled = files.warm(&mut cache, node);
         let excess = cache.trim_beside_kept(most);
         drop(cache);
         drop((cooled, excess));
@@ -197,14 +189,6 @@ impl HeldFile for Held {
     }
 }
 
-/// Makes the hold of a file warm, if there is room for its descriptor. Returns files to close.
-pub(super) fn warm(files: &OpenFiles, cache: &mut Cache, node: &Arc<Node>) -> Vec<Arc<Node>> {
-    let most = most_held(files.most());
-    let cooled = cache.make_room(most);
-    cache.warm(node, most);
-    cooled
-}
-
 /// Keeps a file open that clients hold, if they do, as a name of it is to be removed: it may be the last one.
 pub(in crate::localfs) fn begin_removal<'a>(
     files: &'a OpenFiles,
@@ -287,16 +271,4 @@ pub(super) fn open_for_locks(files: &OpenFiles, node: &Node) -> Result<OwnedFd, 
         opened => opened,
     };
     Ok(opened?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn some_files_are_left_for_those_that_no_client_holds() {
-        assert_eq!(most_held(100), 75);
-        assert_eq!(most_held(3), 3);
-        assert_eq!(most_held(1), 1);
-    }
 }

@@ -9,6 +9,9 @@ const OPEN_FILES: std::ops::RangeInclusive<usize> = 64..=16_384;
 /// Largest number of files kept open by an export.
 pub(super) const MOST: usize = *OPEN_FILES.end();
 
+/// The part of the files that an export may keep open for which no client holds one, as its reciprocal.
+pub(super) const OTHERS_PART: usize = 4;
+
 /// Exports that share the descriptors of this process.
 static EXPORTS: AtomicUsize = AtomicUsize::new(0);
 
@@ -41,9 +44,21 @@ fn share(limit: Option<u64>, exports: usize) -> usize {
     quarter.clamp(*OPEN_FILES.start(), *OPEN_FILES.end()) / exports.max(1)
 }
 
+/// Returns how many files may be held, of those that may be open.
+pub(super) fn most_held(most: usize) -> usize {
+    most - most / OTHERS_PART
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_files_are_left_for_those_that_no_client_holds() {
+        assert_eq!(most_held(100), 75);
+        assert_eq!(most_held(3), 3);
+        assert_eq!(most_held(1), 1);
+    }
 
     #[test]
     fn exports_share_the_descriptors_of_the_process() {
