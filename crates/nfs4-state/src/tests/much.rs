@@ -28,7 +28,7 @@ fn rich(world: &mut World, owner: &str, principal: u32, files: u32) -> Peer {
 #[test]
 fn client_with_much_state_ends_in_steps_between_which_others_are_served() {
     let mut world = World::new(config());
-    let files = 5 * MAX_ENDED_AT_ONCE as u32 / 2;
+    let files = 5 * u32::try_from(MAX_ENDED_AT_ONCE).unwrap() / 2;
     let rich = rich(&mut world, "rich", 1, files);
     let other = world.peer("other", 2);
     world.server.expire_client(world.now, rich.client).unwrap();
@@ -77,7 +77,7 @@ fn client_with_much_state_ends_in_steps_between_which_others_are_served() {
 #[test]
 fn new_instance_of_a_client_with_much_state_begins_at_once() {
     let mut world = World::new(config());
-    let files = 2 * MAX_ENDED_AT_ONCE as u32;
+    let files = 2 * u32::try_from(MAX_ENDED_AT_ONCE).unwrap();
     rich(&mut world, "rich", 1, files);
     let known = world.exchange("rich", 2, 1).unwrap();
     let session = world.create(known, 1, 1).unwrap();
@@ -112,9 +112,9 @@ fn new_instance_of_a_client_with_much_state_begins_at_once() {
 fn leases_that_run_out_at_once_are_looked_at_in_parts() {
     let mut world = World::new(config());
     let clients = 2 * MAX_LOOKS + 10;
-    for number in 0..clients {
+    for number in (0..).take(clients) {
         let owner = format!("client {number}");
-        world.exchange(&owner, 1, number as u32).unwrap();
+        world.exchange(&owner, 1, number).unwrap();
     }
     world.now += LEASE;
     for left in [clients - MAX_LOOKS, 10, 0] {
