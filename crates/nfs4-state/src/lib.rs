@@ -150,6 +150,7 @@ mod server;
 mod session;
 mod state;
 mod steady_map;
+mod steady_slab;
 #[cfg(test)]
 mod tests;
 

@@ -10,9 +10,9 @@ use crate::address::AddressKey;
 use crate::limits::{Limits, SEQID_WINDOW};
 use crate::lock::LockTable;
 use crate::steady_map::SteadyMap;
+use crate::steady_slab::SteadySlab;
 use nfs_proto::v4::open::{ShareAccess, ShareDeny};
 use nfs_proto::v4::{ClientId, SpecialStateId, StateId, Status};
-use slab::Slab;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -150,9 +150,9 @@ struct OfAddress {
 /// All opens and locks.
 #[derive(Debug)]
 pub(crate) struct States<F> {
-    entries: Slab<Entry<F>>,
+    entries: SteadySlab<Entry<F>>,
     files: SteadyMap<F, File>,
-    owners: Slab<Owner>,
+    owners: SteadySlab<Owner>,
     clients: HashMap<ClientId, OfClient>,
     addresses: HashMap<AddressKey, OfAddress>,
     /// The open of an owner and file.
@@ -170,9 +170,9 @@ pub(crate) struct States<F> {
 impl<F: Clone + Eq + Hash> States<F> {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
-            entries: Slab::new(),
+            entries: SteadySlab::new(),
             files: SteadyMap::default(),
-            owners: Slab::new(),
+            owners: SteadySlab::new(),
             clients: HashMap::new(),
             addresses: HashMap::new(),
             opens: SteadyMap::default(),

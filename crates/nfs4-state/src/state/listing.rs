@@ -42,7 +42,7 @@ impl<'a, F: Clone + Eq + Hash> Page<'a, F> {
     /// The places from one on, at most so many.
     pub(crate) fn at(states: &'a States<F>, from: u32, max: u32) -> Self {
         // Places are not numbered beyond what there was room for.
-        let end = u32::try_from(states.entries.capacity()).unwrap_or(u32::MAX);
+        let end = u32::try_from(states.entries.places()).unwrap_or(u32::MAX);
         let last = from.saturating_add(max).min(end);
         Self {
             states,
