@@ -97,7 +97,7 @@ impl Listener for GuardedListener {
                 };
                 if self.warnings.may_warn(PeerGroup::of(addr.ip())) {
                     let listen = self.listener.get().map(String::as_str);
-                    tracing::warn!(listen, %addr, "refused a connection: {why}");
+                    tracing::warn!(listen, peer = %addr, "refused a connection: {why}");
                 }
             }
         })

@@ -114,6 +114,7 @@ pub(crate) enum Unresolved {
 pub(crate) struct Export {
     /// Path, which begins with `/`.
     pub(crate) name: String,
+    /// `LocalFs` in `serve`.
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) options: Arc<ExportOptions>,
     /// Number of the export in handles, and of its file system in attributes (`fsid`).

@@ -308,7 +308,7 @@ impl Configuration {
     }
 
     /// Whom exports without clients of their own are for: nobody, if the server listens for other
-    /// machines and is not told for which.
+    /// machines and is not told for which. In a reload, addresses that take effect at a restart count.
     fn allowed(&self) -> Vec<Clients> {
         match self.settings.allow.is_empty() && self.for_others().next().is_none() {
             true => Network::LOOPBACK.map(Clients::Network).into(),
