@@ -1,47 +1,15 @@
 //! Slots of a session: its reply cache (RFC 8881 §2.10.6.1), and how many slots it has.
 
 use super::RequestDigest;
-use crate::limits::{MAX_SLOTS, MIN_SLOTS};
+use super::budget::{Budget, Room};
+use crate::address::AddressKey;
+use crate::limits::MAX_SLOTS;
 use bytes::Bytes;
 use nfs_proto::v4::session::SequenceArgs;
 use nfs_proto::v4::{SequenceId, SlotId, Status};
 
 /// A session that uses all its slots gets so many more at a time.
 const GROWTH: u32 = 16;
-
-/// Slots of all sessions together.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    total: u32,
-    used: u32,
-}
-
-impl Budget {
-    pub(crate) fn new(total: u32) -> Self {
-        Self { total, used: 0 }
-    }
-
-    fn left(&self) -> u32 {
-        self.total.saturating_sub(self.used)
-    }
-
-    /// Returns whether sessions with more than their part are to give some back.
-    fn is_pressed(&self) -> bool {
-        self.left() < self.total / 8
-    }
-
-    /// Slots of each of some sessions, if all had as many.
-    fn part(&self, sessions: usize) -> u32 {
-        let sessions = u32::try_from(sessions).unwrap_or(u32::MAX).max(1);
-        (self.total / sessions).max(MIN_SLOTS)
-    }
-
-    /// Number of slots in use. Beyond the total there are only those that every session has.
-    #[cfg(test)]
-    pub(crate) fn used(&self) -> u32 {
-        self.used
-    }
-}
 
 /// Position of a request in its slot.
 #[derive(Debug, PartialEq, Eq)]
@@ -96,15 +64,11 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Creates the slots of one of some sessions, up to those that its client wants.
-    pub(super) fn new(wanted: u32, budget: &mut Budget, sessions: usize) -> Self {
+    /// Creates the slots of a session, up to those that its client wants.
+    pub(super) fn new(wanted: u32, mut room: Room<'_>) -> Self {
         let wanted = wanted.clamp(1, MAX_SLOTS);
-        let free = match budget.left().saturating_sub(budget.total / 8) {
-            free if free >= wanted => wanted,
-            _ => budget.left().min(budget.part(sessions)),
-        };
-        let active = wanted.min(free.max(MIN_SLOTS));
-        budget.used += active;
+        let active = room.grant(wanted);
+        room.take(active);
         Self {
             slots: (0..active).map(|_| Slot::default()).collect(),
             active,
@@ -143,7 +107,7 @@ impl Slots {
         args: &SequenceArgs,
         digest: RequestDigest,
         budget: &mut Budget,
-        sessions: usize,
+        address: AddressKey,
     ) -> Result<Step, Status> {
         let (SlotId(at), SequenceId(sequence)) = (args.slot, args.sequence);
         if at >= self.active {
@@ -176,9 +140,18 @@ impl Slots {
         slot.was_retired = false;
         slot.reply = Reply::InProgress(digest);
         self.in_progress += 1;
-        self.adjust(knows_target, args.highest_slot.0 + 1, budget, sessions);
+        let uses = args.highest_slot.0 + 1;
+        if self.may_change(uses, budget) {
+            self.adjust(knows_target, uses, budget.room(address));
+        }
         self.slots[at as usize].generation = self.generation;
         Ok(Step::New)
+    }
+
+    /// Returns whether there is something to [`adjust`](Self::adjust): nearly never.
+    fn may_change(&self, uses: u32, budget: &Budget) -> bool {
+        let wants_more = uses >= self.active && self.active < self.wanted;
+        wants_more || self.target != self.active || budget.is_pressed()
     }
 
     /// Changes the number of slots (RFC 8881 §2.10.6.1): a client that uses all of them gets more, and while slots are few, a
@@ -186,32 +159,61 @@ impl Slots {
     ///
     /// Slots are taken back only from a client that has read the target, as it used a slot again on which the
     /// target was sent, and then has no request on them, as its highest slot says: no request that it waits for
-    /// can find its slot gone.
-    fn adjust(&mut self, knows_target: bool, uses: u32, budget: &mut Budget, sessions: usize) {
-        let target = if budget.is_pressed() {
-            self.active.min(budget.part(sessions))
-        } else if uses >= self.active {
-            (self.active + GROWTH.min(budget.left())).min(self.wanted)
-        } else {
-            self.active
+    /// can find its slot gone. A callback that told of the target does not replace that: a request may have been sent before the client
+    /// read it, and come later, by another connection.
+    fn adjust(&mut self, knows_target: bool, uses: u32, mut room: Room<'_>) {
+        let more = |most: u32| match uses >= self.active {
+            true => (self.active + room.grant_more(GROWTH))
+                .min(most)
+                .max(self.active),
+            false => self.active,
         };
+        let target = match room.is_pressed() {
+            false => more(self.wanted),
+            true if self.target < self.active || self.active >= room.part() => self.lowered(&room),
+            true => more(self.wanted.min(room.part())),
+        };
+        if target != self.target {
+            self.set_target(target, &mut room);
+        } else if target < self.active && knows_target && uses <= target {
+            self.retire(&mut room);
+        }
+    }
+
+    /// Asks for slots beyond the part of the session if others lack some. Returns whether the client is to be told so.
+    pub(super) fn recall(&mut self, mut room: Room<'_>) -> bool {
+        let target = self.lowered(&room);
+        let is_lower = target < self.target;
+        if is_lower {
+            self.set_target(target, &mut room);
+        }
+        is_lower
+    }
+
+    /// Returns the target while slots are few.
+    fn lowered(&self, room: &Room<'_>) -> u32 {
+        match room.is_lacking() {
+            true => self.target.min(room.part()),
+            false => self.target,
+        }
+    }
+
+    fn set_target(&mut self, target: u32, room: &mut Room<'_>) {
+        let before = self.active - self.target;
         if target > self.active {
-            budget.used += target - self.active;
+            room.take(target - self.active);
             let slots = (target as usize).max(self.slots.len());
             self.slots.resize_with(slots, Slot::default);
             self.active = target;
         }
-        if target != self.target {
-            self.target = target;
-            self.generation = self.generation.wrapping_add(1);
-        } else if target < self.active && knows_target && uses <= target {
-            self.retire(budget);
-        }
+        self.target = target;
+        self.generation = self.generation.wrapping_add(1);
+        room.recall(before, self.active - self.target);
     }
 
     /// Takes slots behind the target back. Their sequence ids stay: whether the client goes on with them when it gets
     /// the slots again depends on whether it has read that they were taken back.
-    fn retire(&mut self, budget: &mut Budget) {
+    fn retire(&mut self, room: &mut Room<'_>) {
         let behind = &mut self.slots[self.target as usize..self.active as usize];
         let is_busy = |slot: &Slot| matches!(slot.reply, Reply::InProgress(_));
         if behind.iter().any(is_busy) {
@@ -221,7 +223,9 @@ impl Slots {
             slot.reply = Reply::None;
             slot.was_retired = true;
         }
-        budget.used -= self.active - self.target;
+        let retired = self.active - self.target;
+        room.recall(retired, 0);
+        room.give_back(retired);
         self.active = self.target;
     }
 
@@ -238,29 +242,41 @@ impl Slots {
     }
 
     /// Returns all slots to the budget.
-    pub(super) fn give_back(self, budget: &mut Budget) {
-        budget.used -= self.active;
+    pub(super) fn give_back(self, mut room: Room<'_>) {
+        room.recall(self.active - self.target, 0);
+        room.give_back(self.active);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::MIN_SLOTS;
+
+    const ADDRESS: AddressKey = AddressKey(1);
 
     struct Table {
         slots: Slots,
         budget: Budget,
-        sessions: usize,
     }
 
     impl Table {
         fn new(wanted: u32, total: u32) -> Self {
             let mut budget = Budget::new(total);
+            budget.begin_session(ADDRESS);
             Self {
-                slots: Slots::new(wanted, &mut budget, 1),
+                slots: Slots::new(wanted, budget.room(ADDRESS)),
                 budget,
-                sessions: 1,
             }
+        }
+
+        /// Another address takes so many slots.
+        fn others_take(&mut self, slots: u32) {
+            let other = AddressKey(2);
+            if self.budget.sessions_of(other) == 0 {
+                self.budget.begin_session(other);
+            }
+            self.budget.room(other).take(slots);
         }
 
         fn check(&mut self, slot: u32, sequence: u32, highest: u32) -> Result<Step, Status> {
@@ -281,8 +297,7 @@ mod tests {
                 ..SequenceArgs::default()
             };
             let digest = RequestDigest(digest);
-            self.slots
-                .check(&args, digest, &mut self.budget, self.sessions)
+            (self.slots).check(&args, digest, &mut self.budget, ADDRESS)
         }
 
         fn done(&mut self, slot: u32, sequence: u32, reply: Option<&'static [u8]>) {
@@ -359,28 +374,59 @@ mod tests {
 
     #[test]
     fn session_that_uses_all_its_slots_gets_more() {
-        let mut table = Table::new(64, 20);
-        assert_eq!(table.slots.active(), 20);
-        table.budget.total = 200;
-        table.run(3, 1, 18);
-        assert_eq!(table.slots.active(), 20);
-        table.run(19, 1, 19);
-        assert_eq!(table.slots.active(), 20 + GROWTH);
+        let mut table = Table::new(64, 400);
+        table.others_take(320);
+        table.slots.give_back(table.budget.room(ADDRESS));
+        table.slots = Slots::new(64, table.budget.room(ADDRESS));
+        assert_eq!(table.slots.active(), 40, "it leaves as many");
+        table.budget.room(AddressKey(2)).give_back(300);
+        table.run(3, 1, 38);
+        assert_eq!(table.slots.active(), 40);
+        table.run(39, 1, 39);
+        assert_eq!(table.slots.active(), 40 + GROWTH);
         for sequence in 2..9 {
             let highest = table.slots.active() - 1;
-            table.run(19, sequence, highest);
+            table.run(39, sequence, highest);
         }
-        assert_eq!((table.slots.active(), table.budget.used()), (64, 64));
+        assert_eq!((table.slots.active(), table.budget.used()), (64, 84));
+    }
+
+    #[test]
+    fn session_below_its_part_grows_up_to_it_while_slots_are_few() {
+        let mut table = Table::new(64, 200);
+        table.others_take(200 - 64);
+        table.slots.give_back(table.budget.room(ADDRESS));
+        table.slots = Slots::new(8, table.budget.room(ADDRESS));
+        table.slots.wanted = 300;
+        table.others_take(40);
+        assert!(table.budget.is_pressed());
+        // Others give some back, and still have more than is left.
+        for sequence in 1..20 {
+            table.budget.room(AddressKey(2)).give_back(8);
+            table.others_take(1);
+            let highest = table.slots.active() - 1;
+            table.run(0, sequence, highest);
+            assert!(
+                table.slots.active() <= 87,
+                "seven eighths for two addresses"
+            );
+        }
+        assert!(table.slots.active() > 40);
     }
 
     #[test]
     fn slots_are_taken_back_from_a_client_that_has_read_so() {
-        let mut table = Table::new(64, 100);
+        let mut table = Table::new(64, 200);
         table.run(0, 1, 0);
         table.run(40, 1, 40);
-        (table.budget.used, table.sessions) = (100, 10);
+        table.others_take(116);
+        for _ in 0..6 {
+            table.budget.begin_session(ADDRESS);
+        }
         assert_eq!(table.check(0, 2, 40), Ok(Step::New));
-        assert_eq!((table.slots.target(), table.slots.active()), (10, 64));
+        let part = 175 / 2 / 7;
+        assert_eq!((table.slots.target(), table.slots.active()), (part, 64));
+        assert_eq!(table.budget.recalled(), 64 - part);
         table.run(41, 1, 41);
         table.run(1, 1, 1);
         assert_eq!(table.slots.active(), 64, "slot 1 was not used before");
@@ -388,21 +434,59 @@ mod tests {
         assert_eq!(table.check(0, 3, 41), Ok(Step::New));
         assert_eq!(table.slots.active(), 64, "it still waits on slot 41");
         assert_eq!(table.check(1, 2, 1), Ok(Step::New));
-        assert_eq!((table.slots.active(), table.budget.used), (10, 46));
+        assert_eq!(
+            (table.slots.active(), table.budget.used()),
+            (part, 116 + part)
+        );
+        assert_eq!(table.budget.recalled(), 0);
         assert_eq!(table.check(40, 2, 1), Err(Status::BadSlot));
         table.done(0, 3, None);
         table.done(1, 2, None);
 
+        table.budget.room(AddressKey(2)).give_back(100);
         // They come again, and the client may have read that they were gone, or not.
-        table.run(9, 1, 9);
-        table.run(9, 2, 9);
-        assert_eq!(table.slots.active(), 10 + GROWTH);
+        table.run(11, 1, 11);
+        table.run(11, 2, 11);
+        assert_eq!(table.slots.active(), part + GROWTH);
         for sequence in 3..8 {
             let highest = table.slots.active() - 1;
-            table.run(9, sequence, highest);
+            table.run(11, sequence, highest);
         }
         assert_eq!(table.check(40, 1, 40), Ok(Step::New), "it begins again");
         assert_eq!(table.check(41, 2, 41), Ok(Step::New), "it goes on");
         assert_eq!(table.check(42, 1, 42), Ok(Step::New), "it never used it");
+    }
+
+    #[test]
+    fn kept_replies_go_with_the_slots_that_are_taken_back() {
+        let mut table = Table::new(64, 200);
+        assert_eq!(table.check(40, 1, 40), Ok(Step::New));
+        table.done(40, 1, Some(b"reply"));
+        table.others_take(116);
+        for _ in 0..6 {
+            table.budget.begin_session(ADDRESS);
+        }
+        assert!(table.slots.recall(table.budget.room(ADDRESS)));
+        assert!(!table.slots.recall(table.budget.room(ADDRESS)), "once");
+        table.run(0, 1, 0);
+        let replay = Ok(Step::Replay(Bytes::from_static(b"reply")));
+        assert_eq!(table.check(40, 1, 40), replay, "it may still ask for it");
+        table.run(0, 2, 0);
+        let reply = &table.slots.slots[40].reply;
+        assert!(matches!(reply, Reply::None), "{reply:?}");
+        assert_eq!(table.check(40, 1, 40), Err(Status::BadSlot));
+    }
+
+    #[test]
+    fn no_more_are_asked_back_than_others_lack() {
+        let mut table = Table::new(64, 200);
+        table.others_take(116);
+        table.budget.room(AddressKey(2)).recall(0, 20);
+        for _ in 0..6 {
+            table.budget.begin_session(ADDRESS);
+        }
+        assert!(!table.slots.recall(table.budget.room(ADDRESS)));
+        table.run(0, 1, 0);
+        assert_eq!(table.slots.target(), 64);
     }
 }
