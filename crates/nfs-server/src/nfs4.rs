@@ -26,6 +26,7 @@ mod owners;
 mod ranges;
 mod records;
 mod sessions;
+mod special_io;
 mod state;
 mod xattrs;
 

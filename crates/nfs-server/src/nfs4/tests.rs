@@ -8,6 +8,7 @@ mod handles;
 mod holds;
 mod hostile;
 mod locking;
+mod meanwhile;
 mod mounting;
 mod opening;
 mod places;
