@@ -199,3 +199,28 @@ fn nothing_is_denied_while_it_is_being_done_without_an_open() {
         }
     }
 }
+
+#[test]
+fn open_of_an_export_that_is_removed_meanwhile_is_not_granted() {
+    for point in [Point::Lookup, Point::Make, Point::Open] {
+        let (fs, site) = Waiting::site();
+        let client = site.client(b"one");
+        if point == Point::Open {
+            open_and_close(&client, ShareAccess::READ, ShareDeny::empty()).unwrap();
+        }
+        let nfs = site.nfs.clone();
+        fs.meanwhile(point, move || {
+            let exports = &nfs.inner.exports;
+            let before = exports.before();
+            exports.replace(&exports.none());
+            assert_eq!(nfs.exports_replaced(&before), 0);
+        });
+        let opened = client.at(&[], vec![open("f", ShareAccess::READ, ShareDeny::empty())]);
+        assert_eq!(opened.status(), Err(Status::Stale), "{point:?}");
+        assert_eq!(site.nfs.state().usage().states, 0, "{point:?}");
+        let root = fs.inner.root();
+        let f = Step::Name(Name::new(b"f").unwrap());
+        let found = fs.inner.lookup(&Identity::default(), root, f).wait();
+        assert_eq!(found.result.is_ok(), point != Point::Lookup, "{point:?}");
+    }
+}
