@@ -130,6 +130,8 @@ impl Running {
                 | Operation::Rename
                 | Operation::SecInfo,
             ) => Status::NotDirectory,
+            // RFC 8881 §15.2: these have no other status for a client that has ended meanwhile.
+            (Status::StaleClientId, Operation::Lock | Operation::Open) => Status::Expired,
             (status, _) => status,
         };
         self.reply.push(ResOp::failed(self.operation, status));

@@ -224,3 +224,21 @@ fn open_of_an_export_that_is_removed_meanwhile_is_not_granted() {
         assert_eq!(found.result.is_ok(), point != Point::Lookup, "{point:?}");
     }
 }
+
+#[test]
+fn client_that_has_ended_meanwhile_opens_and_makes_nothing() {
+    for point in [Point::Lookup, Point::Make, Point::Open] {
+        let (fs, site) = Waiting::site();
+        let client = site.client(b"one");
+        let (nfs, id) = (site.nfs.clone(), client.client);
+        fs.meanwhile(point, move || nfs.state().expire_client(id).unwrap());
+        let opened = client.at(&[], vec![open("f", ShareAccess::READ, ShareDeny::empty())]);
+        // RFC 8881 §15.2: NFS4ERR_STALE_CLIENTID is none of OPEN.
+        assert_eq!(opened.status(), Err(Status::Expired), "{point:?}");
+        assert_eq!(site.nfs.state().usage().states, 0, "{point:?}");
+        let root = fs.inner.root();
+        let f = Step::Name(Name::new(b"f").unwrap());
+        let found = fs.inner.lookup(&Identity::default(), root, f).wait();
+        assert_eq!(found.result.is_ok(), point != Point::Lookup, "{point:?}");
+    }
+}
