@@ -176,7 +176,12 @@ impl Nfs4 {
             Some(How::Unchecked(changes) | How::Guarded(changes)) => {
                 CreateHow::Guarded(changes.set)
             }
-            Some(How::Exclusive(verifier, _)) => CreateHow::Exclusive(*verifier),
+            Some(How::Exclusive(verifier, changes)) => {
+                let set = changes
+                    .as_ref()
+                    .map_or_else(Default::default, |changes| changes.set);
+                CreateHow::Exclusive(*verifier, SetAttributes { size: None, ..set })
+            }
             None => return Err(Status::ServerFault),
         };
         let owned = Name::new(name).map_err(convert::status)?;
@@ -213,7 +218,13 @@ impl Nfs4 {
                     let times = [AttributeNumber::TimeAccess, AttributeNumber::TimeModify];
                     opening.set = Bitmap::of(times.map(|number| number as u32));
                     match changes {
-                        Some(changes) => changes,
+                        Some(changes) => Changes {
+                            set: SetAttributes {
+                                size: changes.set.size,
+                                ..SetAttributes::default()
+                            },
+                            ..changes
+                        },
                         None => return nfs.open_found(run, at, opening, true),
                     }
                 }
