@@ -11,6 +11,11 @@ use nfs_proto::v4::{SequenceId, SlotId, Status};
 /// A session that uses all its slots gets so many more at a time.
 const GROWTH: u32 = 16;
 
+/// Rounds in which a client uses each slot again that it needs, before those behind the target go. After the first it waits for no
+/// reply with another target; in each later one it reads the target once more. Linux may take the first lower target after
+/// a higher one for a reply that came late, and believes the second.
+const ROUNDS: u32 = 3;
+
 /// Position of a request in its slot.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -42,8 +47,8 @@ struct Slot {
     sequence: u32,
     /// The slot had been taken back: the client may go on with its sequence ids or begin with one again.
     was_retired: bool,
-    /// Generation of the target that the client has read in the reply, once it uses this slot again.
-    generation: u32,
+    /// Round in which the request came: the client has read its reply once it uses this slot again.
+    round: u32,
     reply: Reply,
 }
 
@@ -58,8 +63,10 @@ pub(super) struct Slots {
     target: u32,
     /// The client wanted so many.
     wanted: u32,
-    /// Counts the changes of the target.
-    generation: u32,
+    /// Counts rounds, of which one begins with each change of the target.
+    round: u32,
+    /// Rounds since the last change of the target that are over.
+    rounds_over: u32,
     in_progress: u32,
 }
 
@@ -74,7 +81,8 @@ impl Slots {
             active,
             target: active,
             wanted,
-            generation: 0,
+            round: 0,
+            rounds_over: 0,
             in_progress: 0,
         }
     }
@@ -135,16 +143,15 @@ impl Slots {
         if matches!(slot.reply, Reply::InProgress(_)) || !(is_next || begins_again) {
             return Err(Status::SequenceMisordered);
         }
-        let knows_target = slot.generation == self.generation;
         slot.sequence = sequence;
         slot.was_retired = false;
         slot.reply = Reply::InProgress(digest);
         self.in_progress += 1;
         let uses = args.highest_slot.0 + 1;
         if self.may_change(uses, budget) {
-            self.adjust(knows_target, uses, budget.room(address));
+            self.adjust(uses, budget.room(address));
         }
-        self.slots[at as usize].generation = self.generation;
+        self.slots[at as usize].round = self.round;
         Ok(Step::New)
     }
 
@@ -157,11 +164,11 @@ impl Slots {
     /// Changes the number of slots (RFC 8881 §2.10.6.1): a client that uses all of them gets more, and while slots are few, a
     /// session with more than its part is asked to use fewer.
     ///
-    /// Slots are taken back only from a client that has read the target, as it used a slot again on which the
-    /// target was sent, and then has no request on them, as its highest slot says: no request that it waits for
-    /// can find its slot gone. A callback that told of the target does not replace that: a request may have been sent before the client
-    /// read it, and come later, by another connection.
-    fn adjust(&mut self, knows_target: bool, uses: u32, mut room: Room<'_>) {
+    /// Slots are taken back only from a client that has read the target and waits for no reply with another one, as it has used
+    /// all slots again that it needs ([`ROUNDS`]), and then has no request on them, as its highest slot says: no request that it
+    /// sends can find its slot gone. A callback that told of the target does not replace that: a request may have been sent before
+    /// the client read it, and come later, by another connection.
+    fn adjust(&mut self, uses: u32, mut room: Room<'_>) {
         let more = |most: u32| match uses >= self.active {
             true => (self.active + room.grant_more(GROWTH))
                 .min(most)
@@ -175,9 +182,22 @@ impl Slots {
         };
         if target != self.target {
             self.set_target(target, &mut room);
-        } else if target < self.active && knows_target && uses <= target {
-            self.retire(&mut room);
+        } else if target < self.active && uses <= target && self.is_round_over(uses) {
+            match self.rounds_over + 1 < ROUNDS {
+                true => {
+                    self.rounds_over += 1;
+                    self.round = self.round.wrapping_add(1);
+                }
+                false => self.retire(&mut room),
+            }
         }
+    }
+
+    /// Returns whether the client has read the replies of all requests from before this round: those on slots beyond the ones that it
+    /// uses, as it says, and on the others as it has used them again.
+    fn is_round_over(&self, uses: u32) -> bool {
+        let mut used = self.slots[..uses as usize].iter();
+        used.all(|slot| slot.round == self.round || matches!(slot.reply, Reply::None))
     }
 
     /// Asks for slots beyond the part of the session if others lack some. Returns whether the client is to be told so.
@@ -207,7 +227,8 @@ impl Slots {
             self.active = target;
         }
         self.target = target;
-        self.generation = self.generation.wrapping_add(1);
+        self.round = self.round.wrapping_add(1);
+        self.rounds_over = 0;
         room.recall(before, self.active - self.target);
     }
 
@@ -428,20 +449,21 @@ mod tests {
         assert_eq!((table.slots.target(), table.slots.active()), (part, 64));
         assert_eq!(table.budget.recalled(), 64 - part);
         table.run(41, 1, 41);
-        table.run(1, 1, 1);
-        assert_eq!(table.slots.active(), 64, "slot 1 was not used before");
         table.done(0, 2, None);
-        assert_eq!(table.check(0, 3, 41), Ok(Step::New));
+        for sequence in 3..9 {
+            table.run(0, sequence, 41);
+        }
         assert_eq!(table.slots.active(), 64, "it still waits on slot 41");
-        assert_eq!(table.check(1, 2, 1), Ok(Step::New));
+        for sequence in 9..12 {
+            assert_eq!(table.slots.active(), 64, "request {sequence}");
+            table.run(0, sequence, 0);
+        }
         assert_eq!(
             (table.slots.active(), table.budget.used()),
             (part, 116 + part)
         );
         assert_eq!(table.budget.recalled(), 0);
         assert_eq!(table.check(40, 2, 1), Err(Status::BadSlot));
-        table.done(0, 3, None);
-        table.done(1, 2, None);
 
         table.budget.room(AddressKey(2)).give_back(100);
         // They come again, and the client may have read that they were gone, or not.
@@ -468,13 +490,43 @@ mod tests {
         }
         assert!(table.slots.recall(table.budget.room(ADDRESS)));
         assert!(!table.slots.recall(table.budget.room(ADDRESS)), "once");
-        table.run(0, 1, 0);
-        let replay = Ok(Step::Replay(Bytes::from_static(b"reply")));
-        assert_eq!(table.check(40, 1, 40), replay, "it may still ask for it");
-        table.run(0, 2, 0);
+        for sequence in 1..=ROUNDS {
+            table.run(0, sequence, 0);
+            let replay = Ok(Step::Replay(Bytes::from_static(b"reply")));
+            assert_eq!(table.check(40, 1, 40), replay, "it may still ask for it");
+        }
+        table.run(0, ROUNDS + 1, 0);
         let reply = &table.slots.slots[40].reply;
         assert!(matches!(reply, Reply::None), "{reply:?}");
         assert_eq!(table.check(40, 1, 40), Err(Status::BadSlot));
+    }
+
+    #[test]
+    fn slots_are_kept_while_a_reply_with_another_target_may_be_on_its_way() {
+        let mut table = Table::new(64, 200);
+        assert_eq!(table.check(1, 1, 1), Ok(Step::New));
+        table.run(2, 1, 2);
+        table.others_take(116);
+        for _ in 0..6 {
+            table.budget.begin_session(ADDRESS);
+        }
+        assert!(table.slots.recall(table.budget.room(ADDRESS)));
+        for sequence in 1..9 {
+            table.run(0, sequence, 1);
+        }
+        table.done(1, 1, None);
+        for sequence in 9..18 {
+            table.run(0, sequence, 2);
+            assert_eq!(table.slots.active(), 64, "slots 1 and 2");
+        }
+        let slots = |table: &mut Table, sequence| {
+            for (slot, sequence) in [(1, sequence), (2, sequence), (0, 16 + sequence)] {
+                table.run(slot, sequence, 2);
+            }
+            table.slots.active()
+        };
+        let rounds: Vec<u32> = (2..5).map(|sequence| slots(&mut table, sequence)).collect();
+        assert_eq!(rounds, [64, 64, table.slots.target()]);
     }
 
     #[test]
