@@ -149,6 +149,8 @@ pub(crate) struct States<F> {
     limits: Limits,
     /// States that are gone, with their files.
     released: Vec<(F, StateId)>,
+    /// Reads and writes with special state ids that are being executed.
+    running: HashMap<F, [usize; 2]>,
 }
 
 impl<F: Clone + Eq + Hash> States<F> {
@@ -165,6 +167,7 @@ impl<F: Clone + Eq + Hash> States<F> {
             other_locks: 0,
             limits,
             released: Vec::new(),
+            running: HashMap::new(),
         }
     }
 
@@ -462,6 +465,7 @@ impl<F: Clone + Eq + Hash> States<F> {
             + self.lock_states.len()
             + self.locks.held()
             + self.locks.waiting()
+            + self.running.len()
     }
 }
 

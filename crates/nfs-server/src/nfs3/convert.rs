@@ -112,6 +112,7 @@ fn set_time(set: SetTime) -> Result<fs::SetTime, Status> {
 
 pub(super) fn set_attributes(set: &SetAttributes) -> Result<fs::SetAttributes, Status> {
     Ok(fs::SetAttributes {
+        umask: 0,
         mode: set.mode.map(|mode| mode & fs::mode::ALL),
         uid: set.uid,
         gid: set.gid,

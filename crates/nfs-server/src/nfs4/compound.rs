@@ -11,6 +11,7 @@
 use super::Nfs4;
 use super::counting::{self, Counted};
 use super::current::Object;
+use super::special_io::SpecialIo;
 use super::state::{Principal, connection_key};
 use crate::client_options::denial;
 use crate::exports::List;
@@ -60,6 +61,8 @@ pub(super) struct Running {
     eligible: SmallVec<[usize; 1]>,
     /// Operations of the COMPOUND that are left.
     pub(super) left: usize,
+    /// Reads and writes of the operation in execution, where they are with special state ids.
+    pub(super) special_io: Vec<SpecialIo>,
     /// Bytes of file data that the operation in execution has moved, and its latency, if it is measured.
     pub(super) counted: Counted,
 }
@@ -127,6 +130,8 @@ impl Running {
                 | Operation::Rename
                 | Operation::SecInfo,
             ) => Status::NotDirectory,
+            // RFC 8881 §15.2: these have no other status for a client that has ended meanwhile.
+            (Status::StaleClientId, Operation::Lock | Operation::Open) => Status::Expired,
             (status, _) => status,
         };
         self.reply.push(ResOp::failed(self.operation, status));
@@ -320,6 +325,7 @@ impl Nfs4 {
             results_at,
             eligible: SmallVec::new(),
             left: operations,
+            special_io: Vec::new(),
             counted: Default::default(),
         };
         let first = match first {
@@ -523,6 +529,7 @@ fn settle(nfs: &Nfs4, run: &mut Running, ran: Ran) -> Option<Outcome<Then>> {
         }
         Err(status) => run.fail(status),
     }
+    run.special_io.clear();
     nfs.count(run.operation, run);
     None
 }
