@@ -222,6 +222,8 @@ pub struct Server<P, F> {
     grace: Grace<P>,
     demands: VecDeque<Demand<P, F>>,
     events: Events,
+    /// Clients that end in steps, with the time since when.
+    ending: VecDeque<(Instant, ClientId)>,
 }
 
 impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
@@ -251,6 +253,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             grace: Grace::new(now, config.grace, recorded),
             demands: VecDeque::new(),
             events: Events::default(),
+            ending: VecDeque::new(),
         }
     }
 
@@ -709,6 +712,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             + self.leases.entries()
             + self.grace.entries()
             + self.demands.len()
+            + self.ending.len()
     }
 }
 

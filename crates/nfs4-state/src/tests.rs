@@ -5,6 +5,7 @@ mod files;
 mod grace;
 mod listing;
 mod model;
+mod much;
 mod sessions;
 
 use crate::limits::Limits;

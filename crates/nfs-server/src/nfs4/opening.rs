@@ -60,7 +60,7 @@ impl Nfs4 {
         let at = run.file(Status::IsDirectory)?;
         let (export, group) = (run.export(&at), run.caller.group);
         // Before a file is made, as one that is put off now will be asked for again.
-        opening.hold = (self.inner.holds).take(export.id(), &*export.fs, group)?;
+        opening.hold = (self.inner.holds).take(export.id(), export.fs.most_held(), group)?;
         match &opening.place {
             None => self.open_found(run, at, opening, false),
             Some(_) => self.find(run, opening),
