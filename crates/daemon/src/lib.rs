@@ -38,7 +38,6 @@ mod locked_memory;
 mod lookup;
 pub mod metrics;
 mod names;
-mod peer_warnings;
 pub mod process;
 pub mod providers;
 mod registration;

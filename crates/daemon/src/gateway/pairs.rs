@@ -28,11 +28,12 @@ use gateway::{
 use oncrpc::LocalUsers;
 use oncrpc_tcp::rpcbind::Registration;
 use rpc_serving::admission::Admission;
+use rpc_serving::warning_log::WarningLog;
 use rpcrdma::any::{DeviceListeners, Over};
 use rpcrdma::{ClientConfig, Iwarp, ServerConfig, iwarp};
 use socket_owner::{LocalAddresses, SocketOwners};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use verbs::{Provider, SetupError};
@@ -280,8 +281,8 @@ impl Pairs {
         upstream: Vec<SocketAddr>,
     ) -> anyhow::Result<Pair> {
         let clients = Arc::new(AllowedClients::new(plan.access(&self.addresses)));
-        let name = Arc::default();
-        let (listen, over_devices) = self.listen(&plan, &clients, &name)?;
+        let log = Arc::<WarningLog>::default();
+        let (listen, over_devices) = self.listen(&plan, &clients, &log)?;
         let upstream_side = self.upstream(&plan, upstream.clone())?;
         let mount_server = plan.mount_server(self.key(&plan, "upstream_mount"));
         let forwarder = MountForwarder::new(mount_server);
@@ -310,7 +311,7 @@ impl Pairs {
         ) {
             first.socket = Some(name.to_owned());
         }
-        name.get_or_init(|| pair.url());
+        log.name_listener(|| pair.url());
         pair.forwarder.name_listener(|| pair.url());
         match self.complete(&mut pair).await {
             Ok(()) => {
@@ -364,7 +365,7 @@ impl Pairs {
         &self,
         plan: &PairPlan,
         clients: &Arc<AllowedClients>,
-        name: &Arc<OnceLock<String>>,
+        log: &Arc<WarningLog>,
     ) -> anyhow::Result<(Listen, OverDevices)> {
         let (options, addr) = (&self.options, plan.listen.addr);
         let connections = self.connections;
@@ -395,7 +396,7 @@ impl Pairs {
                 };
                 let providers = providers.wrapped(|over, provider| {
                     let guarded = self.guarded(provider, over == Over::Devices, clients);
-                    Arc::new(guarded.named(Arc::clone(name)))
+                    Arc::new(guarded.with_log(Arc::clone(log)))
                 });
                 let over_devices = OverDevices {
                     beside: providers.devices_beside().cloned(),
