@@ -6,7 +6,8 @@ use nfs_proto::{
     WccData,
 };
 
-pub(super) fn status(error: fs::Error) -> Status {
+/// The status of an error.
+pub(crate) fn status(error: fs::Error) -> Status {
     match error {
         fs::Error::NotOwner => Status::Perm,
         fs::Error::NotFound => Status::NoEntry,

@@ -114,7 +114,7 @@ impl Running {
         let (export, options) = self
             .list
             .admit(export, &self.caller, &Cell::new(None))
-            .map_err(convert::status_of_handle)?;
+            .map_err(convert::from_v3)?;
         Ok(At {
             export,
             file: self.list.exports[export].fs.root(),
@@ -216,7 +216,7 @@ impl Nfs4 {
     pub(super) fn put_handle(&self, run: &mut Running, args: &PutFhArgs<'_>) -> Ran {
         let handle = FileHandle::new(&args.handle).ok_or(Status::BadHandle)?;
         let opened = self.inner.exports.unseal(&handle);
-        let (export, file) = opened.map_err(convert::status_of_handle)?;
+        let (export, file) = opened.map_err(convert::from_v3)?;
         let object = match export {
             PSEUDO_EXPORT => {
                 let number = <[u8; 8]>::try_from(file.as_bytes());
