@@ -6,6 +6,7 @@ mod opening;
 
 use crate::Random;
 use crate::address::AddressKey;
+use crate::client_map::ClientMap;
 use crate::limits::{Limits, SEQID_WINDOW};
 use crate::lock::LockTable;
 use nfs_proto::v4::open::{ShareAccess, ShareDeny};
@@ -137,7 +138,7 @@ pub(crate) struct States<F> {
     entries: Slab<Entry<F>>,
     files: HashMap<F, File>,
     owners: Slab<Owner>,
-    clients: HashMap<ClientId, OfClient>,
+    clients: ClientMap<OfClient>,
     addresses: HashMap<AddressKey, OfAddress>,
     /// The open of an owner and file.
     opens: HashMap<(u32, F), u32>,
@@ -157,7 +158,7 @@ impl<F: Clone + Eq + Hash> States<F> {
             entries: Slab::new(),
             files: HashMap::new(),
             owners: Slab::new(),
-            clients: HashMap::new(),
+            clients: ClientMap::default(),
             addresses: HashMap::new(),
             opens: HashMap::new(),
             lock_states: HashMap::new(),

@@ -116,7 +116,10 @@ impl Nfs4 {
                 abilities: export.fs.abilities(),
                 error: Ok(()),
             };
-            nfs.with_space(run, at, needs, facts, then)
+            match needs.space || needs.acls {
+                true => nfs.with_space(run, at, needs, facts, then),
+                false => then(nfs, run, facts),
+            }
         })
     }
 
@@ -315,7 +318,7 @@ impl Nfs4 {
             let len = text.len();
             let text = Path::from(Gather::from_elem(text, 1));
             let link = nfs_proto::v4::directory::ReadLinkOk { text };
-            run.push_eligible(len, ResOp::ReadLink(Ok(link)))
+            run.push_eligible(len, link)
         })
     }
 

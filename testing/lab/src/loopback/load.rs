@@ -89,7 +89,11 @@ impl Load {
         let file = export.stat("measured").await?.handle;
         let data = data.slice(..operation.data() as usize);
         let session = match operation.is_of_version_4() {
-            true => Some(Session::open(client.clone(), &credential, file).await?.into()),
+            true => Some(
+                Session::open(client.clone(), &credential, file)
+                    .await?
+                    .into(),
+            ),
             false => None,
         };
         Ok(Self {
