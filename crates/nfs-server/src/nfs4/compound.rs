@@ -313,9 +313,12 @@ impl Nfs4 {
         if left == 0 {
             return Answer::Now(self.empty(&call, tag, Ok(())));
         }
+        let list = self.inner.exports.current();
         let writer = self.header(&call);
+        let results_at = writer.len();
+        let reply = ReplyWriter::new(writer, tag, Ok(()));
         let mut run = Running {
-            list: self.inner.exports.current(),
+            list,
             caller: call.caller,
             cred,
             minor,
@@ -325,16 +328,16 @@ impl Nfs4 {
             state: None,
             saved_state: None,
             request: None,
-            results_at: writer.len(),
-            reply: ReplyWriter::new(writer, tag, Ok(())),
+            results_at,
+            reply,
             limit: usize::MAX,
             eligible: SmallVec::new(),
             left,
             counted: Default::default(),
         };
         match self.enter_session(&call, &mut args, &mut run) {
-            Entered::Runs => {}
-            Entered::IsAnswered => return Answer::Now(self.complete(run)),
+            // If it has failed, nothing of it is executed.
+            Entered::GoesOn => {}
             Entered::Replays(body) => {
                 return Answer::message(replayed(self.header(&call), &body));
             }
@@ -378,9 +381,9 @@ impl Nfs4 {
             Some(Ok(first)) => first,
             Some(Err(bad)) => {
                 run.reply.push(bad.result());
-                return Entered::IsAnswered;
+                return Entered::GoesOn;
             }
-            None => return Entered::IsAnswered,
+            None => return Entered::GoesOn,
         };
         run.operation = first;
         let status = match first {
@@ -397,7 +400,7 @@ impl Nfs4 {
                 if run.left == 1 =>
             {
                 *args = from;
-                return Entered::Runs;
+                return Entered::GoesOn;
             }
             Operation::ExchangeId
             | Operation::CreateSession
@@ -407,7 +410,7 @@ impl Nfs4 {
             _ => Status::OperationNotInSession,
         };
         run.fail(status);
-        Entered::IsAnswered
+        Entered::GoesOn
     }
 
     /// Executes operations until one has to wait; `None` at the end.
@@ -448,6 +451,7 @@ impl Nfs4 {
     }
 
     /// Ends a COMPOUND: its slot is free again, and its reply kept if that was wanted.
+    #[inline]
     fn complete(&self, run: Running) -> Reply {
         let Running {
             reply,
@@ -489,7 +493,7 @@ impl Nfs4 {
                 });
                 run.left = args.operations_left();
                 self.count(Operation::Sequence, run);
-                Entered::Runs
+                Entered::GoesOn
             }
             Ok(Sequenced::Replay(body)) => Entered::Replays(body),
             Ok(Sequenced::Uncached(result)) => {
@@ -503,13 +507,13 @@ impl Nfs4 {
                     Some(Err(bad)) => run.reply.push(bad.result()),
                     None => {}
                 }
-                Entered::IsAnswered
+                Entered::GoesOn
             }
             Ok(Sequenced::InProgress) => Entered::Waits(sequence.session, sequence.slot),
             Err(status) => {
                 run.fail(status);
                 self.count(Operation::Sequence, run);
-                Entered::IsAnswered
+                Entered::GoesOn
             }
         }
     }
@@ -517,10 +521,8 @@ impl Nfs4 {
 
 /// Outcome of the beginning of a COMPOUND.
 enum Entered {
-    /// The rest is to be executed.
-    Runs,
-    /// The reply says why it is not.
-    IsAnswered,
+    /// The rest is to be executed, if the reply does not say why it is not.
+    GoesOn,
     /// It was, with these results.
     Replays(bytes::Bytes),
     /// It is being executed, in this slot.
