@@ -302,7 +302,7 @@ impl Exports {
     }
 
     /// Takes the number of an export and a file out of a handle.
-    pub(crate) fn unseal(&self, handle: &FileHandle) -> Result<(u32, FileId), Status> {
+    pub(crate) fn unseal(&self, handle: &[u8]) -> Result<(u32, FileId), Status> {
         self.inner.key.open(handle)
     }
 

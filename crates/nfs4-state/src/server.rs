@@ -12,7 +12,7 @@ use crate::lease::Leases;
 use crate::limits::Limits;
 use crate::session::{
     CallbackCredential, CallbackResult, CallbackSettings, CallbackSlot, ChannelLimits,
-    ConnectionId, Place, RequestDigest, Sessions, Wishes,
+    ConnectionId, Place, RequestDigest, Session, Sessions, Wishes,
 };
 use crate::state::States;
 use bytes::Bytes;
@@ -438,7 +438,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             slot: args.slot,
             highest_slot,
             target_highest_slot,
-            status: self.status(args.session)?,
+            status: self.status(session),
         };
         Ok(match place {
             Place::New => Sequenced::New(Request {
@@ -459,8 +459,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// EXPIRED_ALL_STATE_REVOKED and EXPIRED_SOME_STATE_REVOKED never are set: a client whose state was in the
     /// way after its lease ran out loses its client id, and begins anew. Nor is RESTART_RECLAIM_NEEDED: sessions do not
     /// outlast a restart, so a client with a session knows of it.
-    fn status(&self, id: SessionId) -> Result<SequenceStatus, Status> {
-        let session = self.sessions.get(id)?;
+    fn status(&self, session: &Session) -> SequenceStatus {
         let mut status = SequenceStatus::empty();
         if session.wants_callbacks && !session.has_back_connection() {
             status |= SequenceStatus::CB_PATH_DOWN_SESSION;
@@ -475,7 +474,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         if self.states.revoked(session.client) > 0 {
             status |= SequenceStatus::ADMIN_STATE_REVOKED;
         }
-        Ok(status)
+        status
     }
 
     /// Ends a request, and keeps its reply for a retry, if there is one to keep. A reply that is larger than the session allows

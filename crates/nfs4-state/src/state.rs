@@ -7,6 +7,7 @@ mod opening;
 
 use crate::Random;
 use crate::address::AddressKey;
+use crate::client_map::ClientMap;
 use crate::limits::{Limits, SEQID_WINDOW};
 use crate::lock::LockTable;
 use crate::steady_map::SteadyMap;
@@ -153,7 +154,7 @@ pub(crate) struct States<F> {
     entries: Slab<Entry<F>>,
     files: SteadyMap<F, File>,
     owners: Slab<Owner>,
-    clients: HashMap<ClientId, OfClient>,
+    clients: ClientMap<OfClient>,
     addresses: HashMap<AddressKey, OfAddress>,
     /// The open of an owner and file.
     opens: SteadyMap<(u32, F), u32>,
@@ -175,7 +176,7 @@ impl<F: Clone + Eq + Hash> States<F> {
             entries: Slab::new(),
             files: SteadyMap::default(),
             owners: Slab::new(),
-            clients: HashMap::new(),
+            clients: ClientMap::default(),
             addresses: HashMap::new(),
             opens: SteadyMap::default(),
             lock_states: SteadyMap::default(),

@@ -60,7 +60,7 @@ impl Nfs4 {
                     let data = Data::from(read.data);
                     let eof = read.eof;
                     run.counted.moved(len as u64);
-                    run.push_eligible(len, ResOp::Read(Ok(ReadOk { eof, data })))
+                    run.push_eligible(len, ReadOk { eof, data })
                 }
                 Err(error @ Error::Invalid) => nfs.refine(run, &at, error, found.attributes),
                 Err(error) => Err(convert::status(error)),

@@ -154,7 +154,7 @@ impl Nfs4 {
                     let handle = Some(self.handle(run, &Object::Pseudo(inner)));
                     Ok(Ok(Facts::of_pseudo(attributes, handle)))
                 }
-                Below::Export(export) => match run.enter(export) {
+                Below::Export(export) => match run.enter_export(export) {
                     Ok(at) => Err((export, run.fs(&at), number)),
                     // Its file system is missing now: the directory above still knows the name and the number.
                     Err(status) => Ok(Ok(Facts {
