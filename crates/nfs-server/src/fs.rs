@@ -134,8 +134,9 @@ pub enum CreateHow {
     Unchecked(SetAttributes),
     /// An existing file is an error.
     Guarded(SetAttributes),
-    /// An existing file is an error unless this very call, repeated, created it.
-    Exclusive([u8; 8]),
+    /// An existing file is an error unless this very call, repeated, created it. The attributes are without size and times, which keep
+    /// the verifier.
+    Exclusive([u8; 8], SetAttributes),
 }
 
 /// Object to create in a directory.

@@ -374,6 +374,7 @@ impl<const N: usize> Metrics<N> {
     }
 
     /// Counts an operation of a call when its result is there.
+    #[inline]
     pub(crate) fn operation(
         &self,
         number: u32,

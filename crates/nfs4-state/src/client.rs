@@ -3,6 +3,7 @@
 
 use crate::Random;
 use crate::address::{AddressKey, may_grow};
+use crate::client_map::ClientMap;
 use nfs_proto::v4::session::{CreateSessionOk, ExchangeFlags, ProtectedOperations};
 use nfs_proto::v4::{ClientId, SequenceId, Status, Verifier};
 use std::collections::HashMap;
@@ -183,7 +184,7 @@ pub(crate) enum Decision {
 /// All client ids.
 #[derive(Debug)]
 pub(crate) struct Clients<P> {
-    clients: HashMap<ClientId, Client<P>>,
+    clients: ClientMap<Client<P>>,
     owners: HashMap<Arc<[u8]>, OfOwner>,
     addresses: HashMap<AddressKey, usize>,
     max: usize,
@@ -192,7 +193,7 @@ pub(crate) struct Clients<P> {
 impl<P: Clone + Eq> Clients<P> {
     pub(crate) fn new(max: usize) -> Self {
         Self {
-            clients: HashMap::new(),
+            clients: ClientMap::default(),
             owners: HashMap::new(),
             addresses: HashMap::new(),
             max,

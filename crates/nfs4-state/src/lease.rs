@@ -1,7 +1,8 @@
 //! When leases run out (RFC 8881 §8.3).
 
+use crate::client_map::ClientMap;
 use nfs_proto::v4::ClientId;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// Plan of one client id.
@@ -18,7 +19,7 @@ struct Plan {
 /// A renewal in time changes nothing here: it is found at the next look, and then that is planned again.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
-    plans: HashMap<ClientId, Plan>,
+    plans: ClientMap<Plan>,
     looks: BTreeSet<(Instant, u64)>,
     expired: BTreeSet<(Instant, u64)>,
 }

@@ -139,6 +139,7 @@
 
 mod address;
 mod client;
+mod client_map;
 #[cfg(doc)]
 pub mod design;
 mod event;

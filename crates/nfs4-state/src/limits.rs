@@ -30,7 +30,7 @@ pub const MAX_LOCK_OWNERS_PER_OPEN: usize = 4096;
 pub const MAX_ENDED_AT_ONCE: usize = 256;
 
 /// Client ids at which [`Server::handle_timeout`](crate::Server::handle_timeout) looks at a time.
-pub const MAX_LOOKS: usize = 256;
+pub const MAX_LOOKS: usize = 64;
 
 /// Owners that wait for locks of one file. Others poll.
 pub const MAX_WAITERS_PER_FILE: usize = 1024;

@@ -12,7 +12,7 @@ use crate::lease::Leases;
 use crate::limits::Limits;
 use crate::session::{
     CallbackCredential, CallbackResult, CallbackSettings, CallbackSlot, ChannelLimits,
-    ConnectionId, Place, RequestDigest, Sessions, Wishes,
+    ConnectionId, Place, RequestDigest, Session, Sessions, Wishes,
 };
 use crate::state::States;
 use bytes::Bytes;
@@ -73,6 +73,14 @@ pub enum Demand<P, F> {
         owner: Arc<[u8]>,
         /// The file.
         file: F,
+    },
+    /// Tell a client that it should use fewer slots of a session, as others lack them: CB_RECALL_SLOT (RFC 8881 §20.8), with what
+    /// [`recalled_slots`](Server::recalled_slots) tells then. The results of SEQUENCE say so, too: nothing is lost if it cannot be told.
+    RecallSlots {
+        /// The client.
+        client: ClientId,
+        /// The session.
+        session: SessionId,
     },
     /// Release what is kept for an open, or for a lock owner in an open, that has ended or was revoked.
     Release {
@@ -371,6 +379,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             back: session.back,
         });
         client.end_create(args.sequence, reply);
+        demand_recalls(&mut self.sessions, &mut self.demands);
         if reply == Err(Status::NoSpace) {
             self.events.push(Event::LimitReached(Limit::Sessions));
         }
@@ -418,6 +427,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         if matches!(place, Place::InProgress) {
             return Ok(Sequenced::InProgress);
         }
+        demand_recalls(&mut self.sessions, &mut self.demands);
         renew(client, &mut self.leases, now, self.config.lease);
         let session = self.sessions.get(args.session)?;
         let fore = session.fore;
@@ -428,7 +438,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             slot: args.slot,
             highest_slot,
             target_highest_slot,
-            status: self.status(args.session)?,
+            status: self.status(session),
         };
         Ok(match place {
             Place::New => Sequenced::New(Request {
@@ -449,8 +459,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// EXPIRED_ALL_STATE_REVOKED and EXPIRED_SOME_STATE_REVOKED never are set: a client whose state was in the
     /// way after its lease ran out loses its client id, and begins anew. Nor is RESTART_RECLAIM_NEEDED: sessions do not
     /// outlast a restart, so a client with a session knows of it.
-    fn status(&self, id: SessionId) -> Result<SequenceStatus, Status> {
-        let session = self.sessions.get(id)?;
+    fn status(&self, session: &Session) -> SequenceStatus {
         let mut status = SequenceStatus::empty();
         if session.wants_callbacks && !session.has_back_connection() {
             status |= SequenceStatus::CB_PATH_DOWN_SESSION;
@@ -465,7 +474,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         if self.states.revoked(session.client) > 0 {
             status |= SequenceStatus::ADMIN_STATE_REVOKED;
         }
-        Ok(status)
+        status
     }
 
     /// Ends a request, and keeps its reply for a retry, if there is one to keep. A reply that is larger than the session allows
@@ -630,6 +639,12 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         Ok(())
     }
 
+    /// Returns the highest slot that the client of a session is asked to use; `None` if it may use no others, or the session is
+    /// gone.
+    pub fn recalled_slots(&self, session: SessionId) -> Option<SlotId> {
+        self.sessions.get(session).ok()?.recalled_to()
+    }
+
     /// Returns the number of sessions that were destroyed since the start. While it does not change, no request in progress has lost
     /// its session.
     pub fn sessions_destroyed(&self) -> u64 {
@@ -698,6 +713,12 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             + self.demands.len()
             + self.ending.len()
     }
+}
+
+/// Demands that clients are told of the slots that others lack.
+fn demand_recalls<P, F>(sessions: &mut Sessions, demands: &mut VecDeque<Demand<P, F>>) {
+    let recalls = sessions.drain_recalls();
+    demands.extend(recalls.map(|(client, session)| Demand::RecallSlots { client, session }));
 }
 
 /// Renews the lease of a client, also if it ran out, and nobody wanted what the client has.

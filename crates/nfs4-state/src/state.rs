@@ -7,6 +7,7 @@ mod opening;
 
 use crate::Random;
 use crate::address::AddressKey;
+use crate::client_map::ClientMap;
 use crate::limits::{Limits, SEQID_WINDOW};
 use crate::lock::LockTable;
 use crate::steady_map::SteadyMap;
@@ -153,7 +154,7 @@ pub(crate) struct States<F> {
     entries: SteadySlab<Entry<F>>,
     files: SteadyMap<F, File>,
     owners: SteadySlab<Owner>,
-    clients: HashMap<ClientId, OfClient>,
+    clients: ClientMap<OfClient>,
     addresses: HashMap<AddressKey, OfAddress>,
     /// The open of an owner and file.
     opens: SteadyMap<(u32, F), u32>,
@@ -165,6 +166,8 @@ pub(crate) struct States<F> {
     limits: Limits,
     /// States that are gone, with their files.
     released: Vec<(F, StateId)>,
+    /// Reads and writes with special state ids that are being executed.
+    running: HashMap<F, [usize; 2]>,
 }
 
 impl<F: Clone + Eq + Hash> States<F> {
@@ -173,7 +176,7 @@ impl<F: Clone + Eq + Hash> States<F> {
             entries: SteadySlab::new(),
             files: SteadyMap::default(),
             owners: SteadySlab::new(),
-            clients: HashMap::new(),
+            clients: ClientMap::default(),
             addresses: HashMap::new(),
             opens: SteadyMap::default(),
             lock_states: SteadyMap::default(),
@@ -181,6 +184,7 @@ impl<F: Clone + Eq + Hash> States<F> {
             other_locks: 0,
             limits,
             released: Vec::new(),
+            running: HashMap::new(),
         }
     }
 
@@ -478,6 +482,7 @@ impl<F: Clone + Eq + Hash> States<F> {
             + self.lock_states.len()
             + self.locks.held()
             + self.locks.waiting()
+            + self.running.len()
     }
 }
 

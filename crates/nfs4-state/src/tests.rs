@@ -66,6 +66,7 @@ struct World {
     records: BTreeMap<Arc<[u8]>, u32>,
     released: Vec<(u32, StateId)>,
     told: Vec<(ClientId, Vec<u8>, u32)>,
+    recalled: Vec<SessionId>,
 }
 
 /// A client with a session.
@@ -95,6 +96,7 @@ impl World {
             records,
             released: Vec::new(),
             told: Vec::new(),
+            recalled: Vec::new(),
         }
     }
 
@@ -119,6 +121,7 @@ impl World {
                     self.told.push((client, owner.to_vec(), file));
                 }
                 Demand::Release { file, state } => self.released.push((file, state)),
+                Demand::RecallSlots { session, .. } => self.recalled.push(session),
             }
         }
         answer

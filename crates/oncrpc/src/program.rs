@@ -150,7 +150,14 @@ impl Call {
     }
 
     /// Writes the header of a SUCCESS reply to `buffer` and returns the writer for its results.
-    pub fn success(&self, buffer: Buffer) -> Writer {
+    ///
+    /// In front of it stays as much room as there is in front of the call, where the transport's header was: that of the reply
+    /// takes its place, and the reply is not moved.
+    pub fn success(&self, mut buffer: Buffer) -> Writer {
+        let room = self.payload.start();
+        if buffer.is_empty() && room < buffer.capacity() {
+            buffer.set_len(room);
+        }
         let mut w = Writer::new(buffer);
         write_success(&mut w, self.xid);
         w

@@ -205,6 +205,7 @@ operations! {
 impl Operation {
     /// Whether a minor version has the operation: those of minor version 2 with the extended attributes
     /// of RFC 8276. Another number is `NFS4ERR_OP_ILLEGAL` (RFC 8881 §15.1.3.4).
+    #[inline]
     pub fn is_in(self, minor_version: u32) -> bool {
         match minor_version {
             1 => self <= Self::ReclaimComplete,

@@ -11,15 +11,18 @@
 use super::Nfs4;
 use super::counting::{self, Counted};
 use super::current::Object;
+use super::special_io::SpecialIo;
 use super::state::{Principal, connection_key};
 use crate::client_options::denial;
 use crate::exports::List;
 use crate::fs::Outcome;
 use crate::in_flight::Counted as InFlight;
 use arc_swap::Guard;
+use nfs_proto::Wire;
 use nfs_proto::v4::session::SequenceArgs;
 use nfs_proto::v4::{
-    ArgOp, ClientId, CompoundArgs, CompoundRes, Operation, ReplyWriter, ResOp, StateId, Status, Tag,
+    ClientId, CompoundArgs, CompoundRes, Operation, ReplyWriter, ResOp, SessionId, SlotId, StateId,
+    Status, Tag,
 };
 use nfs4_state::{RequestDigest, SequenceCall, Sequenced};
 use oncrpc::xdr::{Payload, Place, Reader, Writer};
@@ -56,10 +59,14 @@ pub(super) struct Running {
     reply: ReplyWriter,
     /// Offset of the results in the reply message.
     results_at: usize,
+    /// The most bytes that the reply may have in the session, without those results that have chunks.
+    limit: usize,
     /// Sizes of the results so far that are eligible for a chunk, in order.
     eligible: SmallVec<[usize; 1]>,
     /// Operations of the COMPOUND that are left.
     pub(super) left: usize,
+    /// Reads and writes of the operation in execution, where they are with special state ids.
+    pub(super) special_io: Vec<SpecialIo>,
     /// Bytes of file data that the operation in execution has moved, and its latency, if it is measured.
     pub(super) counted: Counted,
 }
@@ -109,10 +116,19 @@ impl Running {
         Ok(Step::Done)
     }
 
-    /// Adds the result of an operation with an item of this size that is eligible for a chunk.
-    pub(super) fn push_eligible(&mut self, len: usize, result: ResOp<'_>) -> Ran {
+    /// Adds the result of the operation, which has succeeded, with this structure or none.
+    #[inline]
+    pub(super) fn push_ok<'a>(&mut self, result: impl Wire<'a>) -> Ran {
+        self.push_with(|w| {
+            result.hand_over(w);
+            Ok(())
+        })
+    }
+
+    /// Adds the result of the operation, which has succeeded, with an item of this size that is eligible for a chunk.
+    pub(super) fn push_eligible<'a>(&mut self, len: usize, result: impl Wire<'a>) -> Ran {
         self.eligible.push(len);
-        self.push(result)
+        self.push_ok(result)
     }
 
     /// Fails the operation.
@@ -127,6 +143,8 @@ impl Running {
                 | Operation::Rename
                 | Operation::SecInfo,
             ) => Status::NotDirectory,
+            // RFC 8881 §15.2: these have no other status for a client that has ended meanwhile.
+            (Status::StaleClientId, Operation::Lock | Operation::Open) => Status::Expired,
             (status, _) => status,
         };
         self.reply.push(ResOp::failed(self.operation, status));
@@ -149,16 +167,15 @@ impl Running {
         Principal::of(&self.cred)
     }
 
-    /// Returns the most bytes that the reply may have, without those results that have chunks.
-    fn limit(&self) -> usize {
-        let session = self.request.as_ref().map_or(u32::MAX, |request| {
-            let fore = request.fore();
-            match request.cache_this() {
-                true => fore.max_response_cached.min(fore.max_response),
-                false => fore.max_response,
-            }
-        });
-        session as usize
+    /// Enters a session.
+    fn enter(&mut self, request: nfs4_state::Request) {
+        let fore = request.fore();
+        let limit = match request.cache_this() {
+            true => fore.max_response_cached.min(fore.max_response),
+            false => fore.max_response,
+        };
+        self.limit = limit as usize;
+        self.request = Some(request);
     }
 
     /// Returns the status for a reply that is too large (RFC 8881 §2.10.6.4).
@@ -181,7 +198,7 @@ impl Running {
     pub(super) fn check_room(&self, fixed: usize, data: Option<usize>) -> Result<(), Status> {
         let len = self.results_at + self.reply.stream_len() + fixed;
         let padded = data.map_or(0, oncrpc::xdr::padded);
-        if len + padded > self.limit() {
+        if len + padded > self.limit {
             return Err(self.too_big());
         }
         if data.is_none() && self.eligible.is_empty() {
@@ -207,7 +224,7 @@ impl Running {
     pub(super) fn room(&self) -> usize {
         let placed: usize = self.eligible.iter().copied().map(oncrpc::xdr::padded).sum();
         let len = self.results_at + self.reply.stream_len();
-        let session = self.limit().saturating_sub(len);
+        let session = self.limit.saturating_sub(len);
         let message = self.caller.reply_room.message();
         session.min(message.saturating_sub(len - placed))
     }
@@ -215,7 +232,7 @@ impl Running {
     /// Returns how many bytes of an eligible item can be returned beside `fixed` other bytes, up to `wanted`.
     pub(super) fn room_for_item(&self, fixed: usize, wanted: usize) -> usize {
         let len = self.results_at + self.reply.stream_len() + fixed;
-        let most = wanted.min(self.limit().saturating_sub(len));
+        let most = wanted.min(self.limit.saturating_sub(len));
         if self.check_room(fixed, Some(most)).is_ok() {
             return most;
         }
@@ -287,7 +304,6 @@ impl Nfs4 {
 
     /// Executes a COMPOUND whose caller's groups are known.
     fn begin(&self, mut call: Call) -> Answer {
-        let digest = digest(&call);
         let cred = std::mem::replace(&mut call.cred, Credential::None);
         let mut args = match CompoundArgs::parse(call.args()) {
             Ok(args) => args,
@@ -298,15 +314,16 @@ impl Nfs4 {
             let status = Err(Status::MinorVersionMismatch);
             return Answer::Now(self.empty(&call, tag, status));
         }
-        let operations = args.operations_left();
-        let before = args.place();
-        let Some(first) = args.next_operation() else {
+        let left = args.operations_left();
+        if left == 0 {
             return Answer::Now(self.empty(&call, tag, Ok(())));
-        };
+        }
+        let list = self.inner.exports.current();
         let writer = self.header(&call);
         let results_at = writer.len();
+        let reply = ReplyWriter::new(writer, tag, Ok(()));
         let mut run = Running {
-            list: self.inner.exports.current(),
+            list,
             caller: call.caller,
             cred,
             minor,
@@ -316,98 +333,96 @@ impl Nfs4 {
             state: None,
             saved_state: None,
             request: None,
-            reply: ReplyWriter::new(writer, tag, Ok(())),
             results_at,
+            reply,
+            limit: usize::MAX,
             eligible: SmallVec::new(),
-            left: operations,
+            left,
+            special_io: Vec::new(),
             counted: Default::default(),
         };
-        let first = match first {
-            Ok(first) => first,
-            Err(bad) => {
-                run.reply.push(bad.result());
-                return Answer::Now(self.complete(run));
+        match self.enter_session(&call, &mut args, &mut run) {
+            // If it has failed, nothing of it is executed.
+            Entered::GoesOn => {}
+            Entered::Replays(body) => {
+                return Answer::message(replayed(self.header(&call), &body));
             }
-        };
-        run.operation = first.number();
-        let place = match first {
-            ArgOp::Sequence(sequence) => {
-                match self.sequence(&call, digest, &mut run, &sequence) {
-                    Begun::Runs => {
-                        run.left -= 1;
-                        args.place()
-                    }
-                    Begun::IsAnswered => {
-                        if run.reply.status().is_ok() {
-                            // The reply was not kept (RFC 8881 §2.10.6.1.3).
-                            match args.next_operation() {
-                                Some(Ok(operation)) => run.reply.push(ResOp::failed(
-                                    operation.number(),
-                                    Status::RetryUncachedReply,
-                                )),
-                                Some(Err(bad)) => run.reply.push(bad.result()),
-                                None => {}
-                            }
-                        }
-                        return Answer::Now(self.complete(run));
-                    }
-                    Begun::Replays(body) => {
-                        return Answer::message(replayed(self.header(&call), &body));
-                    }
-                    Begun::Waits => {
-                        call.cred = run.cred;
-                        let (this, state) = (self.clone(), self.inner.state.clone());
-                        let SequenceArgs { session, slot, .. } = sequence;
-                        return Answer::Deferred(Box::new(move |respond| {
-                            let again = move || pass_on(this.begin(call), respond);
-                            state.when_finished(session, slot, Box::new(again));
-                        }));
-                    }
-                }
+            Entered::Waits(session, slot) => {
+                call.cred = run.cred;
+                let (this, state) = (self.clone(), self.inner.state.clone());
+                return Answer::Deferred(Box::new(move |respond| {
+                    let again = move || pass_on(this.begin(call), respond);
+                    state.when_finished(session, slot, Box::new(again));
+                }));
             }
-            // RFC 8881 §2.10.2.1: these may be outside a session, and then are alone in their COMPOUND.
-            ArgOp::ExchangeId(_)
-            | ArgOp::CreateSession(_)
-            | ArgOp::BindConnToSession(_)
-            | ArgOp::DestroySession(_)
-            | ArgOp::DestroyClientId(_) => {
-                if operations > 1 {
-                    run.fail(Status::NotOnlyOperation);
-                    return Answer::Now(self.complete(run));
-                }
-                before
-            }
-            _ => {
-                run.fail(Status::OperationNotInSession);
-                return Answer::Now(self.complete(run));
-            }
-        };
-        let mut place = place;
+        }
         // Executes the operations up to the end or the first that has to wait.
-        loop {
-            let Some(outcome) = self.drive(&call, &mut place, &mut run) else {
-                return Answer::Now(self.complete(run));
-            };
+        while let Some(outcome) = self.drive(&mut args, &mut run) {
             let Some(counted) = self.inner.in_flight.enter(&run.caller) else {
                 run.fail(Status::Delay);
-                continue;
+                break;
             };
             let suspended = Suspended(Some(Box::new(Compound {
                 nfs: self.clone(),
+                place: args.place(),
                 call,
-                place,
                 run,
                 _place: counted,
             })));
             return Answer::Deferred(Box::new(move |respond| suspended.go_on(outcome, respond)));
         }
+        Answer::Now(self.complete(run))
+    }
+
+    /// Executes a SEQUENCE at the beginning. Where there is none, checks that the first operation can be outside a session, and leaves it
+    /// to be executed.
+    fn enter_session(
+        &self,
+        call: &Call,
+        args: &mut CompoundArgs<'_>,
+        run: &mut Running,
+    ) -> Entered {
+        let from = args.clone();
+        let first = match args.next_number() {
+            Some(Ok(first)) => first,
+            Some(Err(bad)) => {
+                run.reply.push(bad.result());
+                return Entered::GoesOn;
+            }
+            None => return Entered::GoesOn,
+        };
+        run.operation = first;
+        let status = match first {
+            Operation::Sequence => match args.arguments() {
+                Ok(sequence) => return self.sequence(call, args, run, &sequence),
+                Err(_) => Status::BadXdr,
+            },
+            // RFC 8881 §2.10.2.1: these may be outside a session, and then are alone in their COMPOUND.
+            Operation::ExchangeId
+            | Operation::CreateSession
+            | Operation::BindConnToSession
+            | Operation::DestroySession
+            | Operation::DestroyClientId
+                if run.left == 1 =>
+            {
+                *args = from;
+                return Entered::GoesOn;
+            }
+            Operation::ExchangeId
+            | Operation::CreateSession
+            | Operation::BindConnToSession
+            | Operation::DestroySession
+            | Operation::DestroyClientId => Status::NotOnlyOperation,
+            _ => Status::OperationNotInSession,
+        };
+        run.fail(status);
+        Entered::GoesOn
     }
 
     /// Executes operations until one has to wait; `None` at the end.
-    fn drive(&self, call: &Call, place: &mut Place, run: &mut Running) -> Option<Outcome<Then>> {
-        let mut args = CompoundArgs::resume(call.args_at(*place), run.minor, run.left);
+    fn drive(&self, args: &mut CompoundArgs<'_>, run: &mut Running) -> Option<Outcome<Then>> {
         while run.reply.status().is_ok() {
-            let operation = match args.next_operation()? {
+            let operation = match args.next_number()? {
                 Ok(operation) => operation,
                 Err(bad) => {
                     run.reply.push(bad.result());
@@ -415,15 +430,15 @@ impl Nfs4 {
                 }
             };
             run.left = args.operations_left();
-            run.operation = operation.number();
+            run.operation = operation;
             run.counted = Counted::begin();
-            let ran = match run.check_room(RESULT, None) {
-                // What only reads is measured when it is there.
-                Err(status) if changes_something(run.operation) => Err(status),
-                Err(_) | Ok(()) => self.operate(run, operation),
+            // What only reads is measured when it is there.
+            let has_room = match changes_something(operation) {
+                true => run.check_room(RESULT, None),
+                false => Ok(()),
             };
+            let ran = has_room.and_then(|()| self.operate(run, operation, args));
             if let Some(outcome) = settle(self, run, ran) {
-                *place = args.place();
                 return Some(outcome);
             }
         }
@@ -442,6 +457,7 @@ impl Nfs4 {
     }
 
     /// Ends a COMPOUND: its slot is free again, and its reply kept if that was wanted.
+    #[inline]
     fn complete(&self, run: Running) -> Reply {
         let Running {
             reply,
@@ -460,54 +476,63 @@ impl Nfs4 {
     fn sequence(
         &self,
         call: &Call,
-        digest: RequestDigest,
+        args: &mut CompoundArgs<'_>,
         run: &mut Running,
-        args: &SequenceArgs,
-    ) -> Begun {
-        let sequence = SequenceCall {
-            args,
+        sequence: &SequenceArgs,
+    ) -> Entered {
+        let size = call.size();
+        let call = SequenceCall {
+            args: sequence,
             connection: connection_key(call.caller.connection),
-            digest,
+            digest: digest(call, &run.cred, size),
             operations: u32::try_from(run.left).unwrap_or(u32::MAX),
-            size: u32::try_from(call.size()).unwrap_or(u32::MAX),
+            size: u32::try_from(size).unwrap_or(u32::MAX),
         };
-        let sequenced = self
-            .inner
-            .state
-            .with(|state| state.server.sequence(state.now, &sequence));
+        let sequenced = (self.inner.state).with(|all| all.server.sequence(all.now, &call));
         match sequenced {
             Ok(Sequenced::New(request)) => {
-                let result = ResOp::Sequence(Ok(*request.result()));
-                run.request = Some(request);
-                run.reply.push(result);
+                let result = *request.result();
+                run.enter(request);
+                run.reply.push_with(Operation::Sequence, |w| {
+                    result.write(w);
+                    Ok(())
+                });
+                run.left = args.operations_left();
                 self.count(Operation::Sequence, run);
-                Begun::Runs
+                Entered::GoesOn
             }
-            Ok(Sequenced::Replay(body)) => Begun::Replays(body),
+            Ok(Sequenced::Replay(body)) => Entered::Replays(body),
             Ok(Sequenced::Uncached(result)) => {
                 run.reply.push(ResOp::Sequence(Ok(result)));
-                Begun::IsAnswered
+                // RFC 8881 §2.10.6.1.3.
+                match args.next_number() {
+                    Some(Ok(operation)) => {
+                        let status = Status::RetryUncachedReply;
+                        run.reply.push(ResOp::failed(operation, status));
+                    }
+                    Some(Err(bad)) => run.reply.push(bad.result()),
+                    None => {}
+                }
+                Entered::GoesOn
             }
-            Ok(Sequenced::InProgress) => Begun::Waits,
+            Ok(Sequenced::InProgress) => Entered::Waits(sequence.session, sequence.slot),
             Err(status) => {
                 run.fail(status);
                 self.count(Operation::Sequence, run);
-                Begun::IsAnswered
+                Entered::GoesOn
             }
         }
     }
 }
 
-/// Outcome of the SEQUENCE at the beginning of a COMPOUND.
-enum Begun {
-    /// The rest is to be executed.
-    Runs,
-    /// The reply says why it is not.
-    IsAnswered,
+/// Outcome of the beginning of a COMPOUND.
+enum Entered {
+    /// The rest is to be executed, if the reply does not say why it is not.
+    GoesOn,
     /// It was, with these results.
     Replays(bytes::Bytes),
-    /// It is being executed.
-    Waits,
+    /// It is being executed, in this slot.
+    Waits(SessionId, SlotId),
 }
 
 /// Notes how an operation went; returns the work for which it waits.
@@ -523,6 +548,7 @@ fn settle(nfs: &Nfs4, run: &mut Running, ran: Ran) -> Option<Outcome<Then>> {
         }
         Err(status) => run.fail(status),
     }
+    run.special_io.clear();
     nfs.count(run.operation, run);
     None
 }
@@ -577,7 +603,13 @@ impl Suspended {
             ..
         } = &mut **self.0.as_mut().expect("it is not complete");
         let ran = then(nfs, run);
-        settle(nfs, run, ran).or_else(|| nfs.drive(call, place, run))
+        if let Some(outcome) = settle(nfs, run, ran) {
+            return Some(outcome);
+        }
+        let mut args = CompoundArgs::resume(call.args_at(*place), run.minor, run.left);
+        let outcome = nfs.drive(&mut args, run);
+        *place = args.place();
+        outcome
     }
 
     fn complete(mut self) -> Reply {
@@ -643,18 +675,26 @@ fn has_items(mut results: CompoundRes<'_>) -> bool {
     has_items
 }
 
-fn digest(call: &Call) -> RequestDigest {
-    let mut bytes = SmallVec::<[u8; DIGESTED]>::new();
-    call.visit_args(|piece| {
-        let left = DIGESTED - bytes.len();
-        bytes.extend_from_slice(&piece[..piece.len().min(left)]);
-    });
-    let caller = match &call.cred {
+fn digest(call: &Call, cred: &Credential, size: usize) -> RequestDigest {
+    let args = call.args();
+    let inline = args.rest();
+    let mut gathered = SmallVec::<[u8; DIGESTED]>::new();
+    let bytes = match args.offset() + inline.len() == size {
+        true => &inline[..inline.len().min(DIGESTED)],
+        false => {
+            call.visit_args(|piece| {
+                let left = DIGESTED - gathered.len();
+                gathered.extend_from_slice(&piece[..piece.len().min(left)]);
+            });
+            &gathered
+        }
+    };
+    let caller = match cred {
         Credential::Sys(sys) => u64::from(sys.uid) + 1,
         Credential::None | Credential::Other { .. } => 0,
     };
-    let seed = caller ^ (call.size() as u64).rotate_left(32);
-    RequestDigest(twox_hash::XxHash3_64::oneshot_with_seed(seed, &bytes))
+    let seed = caller ^ (size as u64).rotate_left(32);
+    RequestDigest(twox_hash::XxHash3_64::oneshot_with_seed(seed, bytes))
 }
 
 /// Whether an operation cannot be undone once it is executed, so that there has to be room for its result before.

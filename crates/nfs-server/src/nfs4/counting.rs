@@ -43,6 +43,7 @@ impl Counted {
 
 /// Counts an operation whose result is there. Returns what is to be counted of it for the export whose file it was about, if it is one
 /// on a file.
+#[inline]
 pub(super) fn count(
     metrics: &OperationMetrics,
     operation: Operation,

@@ -110,16 +110,19 @@ impl Running {
     /// # Errors
     ///
     /// `Access`: the caller is not served. `Delay`: the file system is missing now.
-    pub(super) fn enter(&self, export: u32) -> Result<At, Status> {
-        let (export, options) = self
-            .list
-            .admit(export, &self.caller, &Cell::new(None))
-            .map_err(convert::status_of_handle)?;
+    pub(super) fn enter_export(&self, export: u32) -> Result<At, Status> {
+        let (export, options) = self.admit(export)?;
         Ok(At {
             export,
             file: self.list.exports[export].fs.root(),
             options,
         })
+    }
+
+    /// Returns the index of an export, and the rights of the caller.
+    fn admit(&self, export: u32) -> Result<(usize, ClientOptions), Status> {
+        let admitted = self.list.admit(export, &self.caller, &Cell::new(None));
+        admitted.map_err(convert::from_v3)
     }
 
     /// Returns whether a directory above exports leads to one that serves the caller.
@@ -209,14 +212,13 @@ impl Nfs4 {
         }
         let root = run.list.named().find(|(name, ..)| *name == "/");
         let (_, number, _) = root.ok_or(Status::NoEntry)?;
-        Ok(Object::File(run.enter(number)?))
+        Ok(Object::File(run.enter_export(number)?))
     }
 
     /// PUTFH (RFC 8881 §18.19).
     pub(super) fn put_handle(&self, run: &mut Running, args: &PutFhArgs<'_>) -> Ran {
-        let handle = FileHandle::new(&args.handle).ok_or(Status::BadHandle)?;
-        let opened = self.inner.exports.unseal(&handle);
-        let (export, file) = opened.map_err(convert::status_of_handle)?;
+        let opened = self.inner.exports.unseal(&args.handle);
+        let (export, file) = opened.map_err(convert::from_v3)?;
         let object = match export {
             PSEUDO_EXPORT => {
                 let number = <[u8; 8]>::try_from(file.as_bytes());
@@ -226,12 +228,16 @@ impl Nfs4 {
                 Object::Pseudo(run.list.pseudo().find(number).ok_or(Status::Stale)?)
             }
             export => {
-                let at = run.enter(export)?;
-                Object::File(At { file, ..at })
+                let (export, options) = run.admit(export)?;
+                Object::File(At {
+                    export,
+                    file,
+                    options,
+                })
             }
         };
         run.set_object(object);
-        run.push(ResOp::PutFh(Ok(())))
+        run.push_ok(())
     }
 
     /// GETFH (RFC 8881 §18.8).

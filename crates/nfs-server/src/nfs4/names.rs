@@ -46,7 +46,7 @@ impl Nfs4 {
         export: u32,
         then: impl FnOnce(&Self, &mut Running, Object) -> Ran + Send + 'static,
     ) -> Ran {
-        let at = run.enter(export)?;
+        let at = run.enter_export(export)?;
         let outcome = run.fs(&at).root_to_mount();
         after(self, run, outcome, move |nfs, run, root| {
             let file = root.map_err(convert::status)?;
@@ -97,7 +97,7 @@ impl Nfs4 {
             }));
             return after(self, run, outcome, move |nfs, run, found| {
                 let file = found.map_err(convert::status)?;
-                let at = run.enter(number)?;
+                let at = run.enter_export(number)?;
                 then(nfs, run, Object::File(At { file, ..at }))
             });
         }

@@ -92,13 +92,13 @@ impl Nfs4 {
         run: &mut Running,
         object: Object,
         needs: Needs,
-        then: impl FnOnce(&Self, &mut Running, Facts) -> Ran + Send + 'static,
+        then: impl FnOnce(&Self, &mut Running, &Facts) -> Ran + Send + 'static,
     ) -> Ran {
         let handle = needs.handle.then(|| self.handle(run, &object));
         let at = match object {
             Object::Pseudo(directory) => {
                 let attributes = run.pseudo_attributes(directory, self.inner.started);
-                return then(self, run, Facts::of_pseudo(attributes, handle));
+                return then(self, run, &Facts::of_pseudo(attributes, handle));
             }
             Object::File(at) => at,
         };
@@ -116,7 +116,10 @@ impl Nfs4 {
                 abilities: export.fs.abilities(),
                 error: Ok(()),
             };
-            nfs.with_space(run, at, needs, facts, then)
+            match needs.space || needs.acls {
+                true => nfs.with_space(run, at, needs, facts, then),
+                false => then(nfs, run, &facts),
+            }
         })
     }
 
@@ -126,7 +129,7 @@ impl Nfs4 {
         at: At,
         needs: Needs,
         facts: Facts,
-        then: impl FnOnce(&Self, &mut Running, Facts) -> Ran + Send + 'static,
+        then: impl FnOnce(&Self, &mut Running, &Facts) -> Ran + Send + 'static,
     ) -> Ran {
         if !needs.space {
             return self.with_acls(run, at, needs, facts, then);
@@ -144,10 +147,10 @@ impl Nfs4 {
         at: At,
         needs: Needs,
         facts: Facts,
-        then: impl FnOnce(&Self, &mut Running, Facts) -> Ran + Send + 'static,
+        then: impl FnOnce(&Self, &mut Running, &Facts) -> Ran + Send + 'static,
     ) -> Ran {
         if !needs.acls {
-            return then(self, run, facts);
+            return then(self, run, &facts);
         }
         let outcome = run.fs(&at).acls(at.file);
         after(self, run, outcome, move |nfs, run, found| {
@@ -156,7 +159,7 @@ impl Nfs4 {
                 Err(Error::NotSupported) => None,
                 Err(error) => return Err(convert::status(error)),
             };
-            then(nfs, run, Facts { acls, ..facts })
+            then(nfs, run, &Facts { acls, ..facts })
         })
     }
 
@@ -315,7 +318,7 @@ impl Nfs4 {
             let len = text.len();
             let text = Path::from(Gather::from_elem(text, 1));
             let link = nfs_proto::v4::directory::ReadLinkOk { text };
-            run.push_eligible(len, ResOp::ReadLink(Ok(link)))
+            run.push_eligible(len, link)
         })
     }
 

@@ -426,8 +426,8 @@ impl Shared {
         let result = work(&mut locked);
         locked.carry_out();
         let retries = match inner.server.sessions_destroyed() == destroyed {
-            true => Vec::new(),
-            false => inner.retries_without_session(),
+            true => None,
+            false => Some(inner.retries_without_session()),
         };
         let must_work = inner.sleep.is_some_and(|sleep| inner.has_work(sleep));
         let waker = inner.out.calls.waker_if_needed();
@@ -438,8 +438,8 @@ impl Shared {
         if let Some(waker) = waker {
             waker.wake();
         }
-        for retry in retries {
-            retry();
+        if let Some(retries) = retries {
+            retries.into_iter().for_each(|retry| retry());
         }
         result
     }

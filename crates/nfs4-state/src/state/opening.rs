@@ -112,6 +112,34 @@ impl<F: Clone + Eq + Hash> States<F> {
         may_grow(its, self.entries.len(), self.limits.states)
     }
 
+    /// Notes that a read or write with a special state id is being executed.
+    pub(crate) fn begin_io(&mut self, file: &F, writes: bool) {
+        let running = self.running.entry(file.clone()).or_default();
+        running[usize::from(writes)] += 1;
+    }
+
+    /// Notes that it is not any more.
+    pub(crate) fn end_io(&mut self, file: &F, writes: bool) {
+        let running = self.running.get_mut(file);
+        let running = running.expect("it was begun");
+        running[usize::from(writes)] -= 1;
+        if *running == [0, 0] {
+            self.running.remove(file);
+        }
+    }
+
+    /// Returns whether a read or write with a special state id is being executed that a denial is against.
+    pub(crate) fn is_denied_running(&self, file: &F, deny: ShareDeny) -> bool {
+        // Nearly always nothing is denied.
+        if deny.is_empty() {
+            return false;
+        }
+        self.running.get(file).is_some_and(|[reads, writes]| {
+            (deny.contains(ShareDeny::READ) && *reads > 0)
+                || (deny.contains(ShareDeny::WRITE) && *writes > 0)
+        })
+    }
+
     /// Finds out whether opens are in the way of some access and denial (RFC 8881 §9.7). Own opens count, too.
     fn check_shares(
         &self,

@@ -11,8 +11,9 @@ use bytes::Bytes;
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     stream: &'a [u8],
-    at: usize,
-    /// End of the octets that can be read: the place of the next item, or the end of the stream.
+    /// The octets that can be read next: up to the place of the next item, or to the end of the stream.
+    next: &'a [u8],
+    /// End of these in the stream.
     end: usize,
     items: &'a [Item],
     unplaced: bool,
@@ -65,7 +66,7 @@ impl<'a> From<&'a [u8]> for Reader<'a> {
     fn from(stream: &'a [u8]) -> Self {
         Self {
             stream,
-            at: 0,
+            next: stream,
             end: stream.len(),
             items: &[],
             unplaced: false,
@@ -82,7 +83,7 @@ impl<'a> From<&'a Payload> for Reader<'a> {
             spare: payload.unused_chunks(),
             ..Self::from(payload.head())
         };
-        reader.find_end();
+        reader.find_end(0);
         reader
     }
 }
@@ -99,7 +100,7 @@ impl<'a> Reader<'a> {
     /// Returns the place at which this reader is.
     pub fn place(&self) -> Place {
         Place {
-            at: self.at,
+            at: self.offset(),
             items_left: self.items.len(),
             spare: self.spare,
         }
@@ -110,13 +111,12 @@ impl<'a> Reader<'a> {
         let items = payload.items();
         let taken = items.len().saturating_sub(place.items_left);
         let mut reader = Self {
-            at: place.at.min(payload.head().len()),
             items: &items[taken..],
             unplaced: payload.unplaced(),
             spare: place.spare,
             ..Self::from(payload.head())
         };
-        reader.find_end();
+        reader.find_end(place.at);
         reader
     }
 
@@ -127,18 +127,18 @@ impl<'a> Reader<'a> {
 
     /// Octets not read yet, items not counted.
     pub fn remaining(&self) -> usize {
-        self.stream.len() - self.at
+        self.stream.len() - self.offset()
     }
 
     /// Offset of the next octet in the stream without its items.
     #[inline]
     pub fn offset(&self) -> usize {
-        self.at
+        self.end - self.next.len()
     }
 
     /// Returns the unread octets, without items.
     pub fn rest(&self) -> &'a [u8] {
-        &self.stream[self.at..]
+        &self.stream[self.offset()..]
     }
 
     /// Skips `len` octets.
@@ -150,24 +150,25 @@ impl<'a> Reader<'a> {
         self.take(len).map(drop)
     }
 
-    /// Updates the end of the octets that can be read.
-    fn find_end(&mut self) {
-        self.end = match self.items.first() {
-            Some(item) if !self.unplaced => item.at.min(self.stream.len()),
+    /// Finds the octets that can be read from offset `at` on.
+    fn find_end(&mut self, at: usize) {
+        let at = at.min(self.stream.len());
+        let end = match self.items.first() {
+            Some(item) if !self.unplaced => item.at.clamp(at, self.stream.len()),
             Some(_) | None => self.stream.len(),
         };
+        self.next = &self.stream[at..end];
+        self.end = end;
     }
 
     #[inline]
     fn take(&mut self, len: usize) -> Result<&'a [u8], Error> {
-        let end = self.at.saturating_add(len);
-        match self.stream.get(self.at..end) {
-            Some(bytes) if end <= self.end => {
-                self.at = end;
+        match self.next.split_at_checked(len) {
+            Some((bytes, next)) => {
+                self.next = next;
                 Ok(bytes)
             }
-            _ if len == 0 => Ok(&[]),
-            _ => Err(self.untakeable(len)),
+            None => Err(self.untakeable(len)),
         }
     }
 
@@ -184,9 +185,13 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let mut bytes = [0; N];
-        bytes.copy_from_slice(self.take(N)?);
-        Ok(bytes)
+        match self.next.split_first_chunk() {
+            Some((bytes, next)) => {
+                self.next = next;
+                Ok(*bytes)
+            }
+            None => Err(self.untakeable(N)),
+        }
     }
 
     /// Unsigned integer (RFC 4506 §4.2).
@@ -273,13 +278,14 @@ impl<'a> Reader<'a> {
     pub fn item(&mut self, limit: u32) -> Result<Opaque<'a>, Error> {
         let len = self.length(limit)?;
         match self.items.split_first() {
-            Some((item, others)) if item.at == self.at || self.unplaced && len > 0 => {
+            Some((item, others)) if item.at == self.offset() || self.unplaced && len > 0 => {
                 if item.len() != len && item.len() != padded(len) {
                     let item = item.len();
                     return Err(Error::ItemLength { item, len });
                 }
+                let at = self.offset();
                 self.items = others;
-                self.find_end();
+                self.find_end(at);
                 let mut data = item.data.clone();
                 truncate(&mut data, len);
                 Ok(Opaque::ByReference(data))

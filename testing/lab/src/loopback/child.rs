@@ -9,7 +9,9 @@ use super::spinning::{Spinning, pin};
 use crate::allocations;
 use anyhow::{Context, Result, bail, ensure};
 use buffer::Pool;
-use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3};
+use nfs_server::{
+    ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3, Nfs4, Nfs4Settings, Nfs4State,
+};
 use oncrpc::{Programs, Service};
 use rpcrdma::{Server, ServerConfig};
 use serde::de::DeserializeOwned;
@@ -217,7 +219,7 @@ fn say(what: &impl Serialize) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// NFS and MOUNT of a file system in memory.
+/// NFS of both versions and MOUNT, of a file system in memory.
 pub(super) fn service() -> Result<Arc<dyn Service>> {
     let exports = Exports::new(HandleKey::random()?).with(
         "/",
@@ -225,9 +227,11 @@ pub(super) fn service() -> Result<Arc<dyn Service>> {
         ExportOptions::default(),
     )?;
     let pool = Pool::new(64 << 20);
+    let state = Nfs4State::open(Nfs4Settings::default())?;
     Ok(Arc::new(
         Programs::new()
-            .with(Nfs3::new(exports.clone(), pool))
+            .with(Nfs3::new(exports.clone(), pool.clone()))
+            .with(Nfs4::new(exports.clone(), pool, state))
             .with(Mount3::new(exports)),
     ))
 }

@@ -3,8 +3,9 @@
 use super::child::{Child, Usage};
 use super::raw::{self, Measured};
 use super::report::Idle;
+use super::session::Session;
 use super::spinning::Spinning;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use bytes::Bytes;
 use nfs_client::{Export, Mount, Nfs3, current_user};
 use nfs_proto::{FileHandle, SetAttributes, Stable};
@@ -24,8 +25,27 @@ use verbs_iwarp::{Config, CrcMode, Iwarp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Null,
+    GetAttr,
     Read(u32),
     Write(u32),
+    /// SEQUENCE, PUTFH, GETATTR of version 4.1.
+    GetAttr4,
+    /// SEQUENCE, PUTFH, READ of version 4.1.
+    Read4(u32),
+}
+
+impl Operation {
+    /// Bytes of data.
+    pub(super) fn data(self) -> u32 {
+        match self {
+            Self::Null | Self::GetAttr | Self::GetAttr4 => 0,
+            Self::Read(len) | Self::Write(len) | Self::Read4(len) => len,
+        }
+    }
+
+    fn is_of_version_4(self) -> bool {
+        matches!(self, Self::GetAttr4 | Self::Read4(_))
+    }
 }
 
 /// Operations whose latency is taken, of as many as are done at a time: plain TCP looks at the clock
@@ -39,6 +59,8 @@ const FILE: usize = 8 << 20;
 pub(super) struct Load {
     client: Client,
     nfs: Arc<Nfs3<Client>>,
+    /// For operations of version 4.
+    session: Option<Arc<Session>>,
     file: FileHandle,
     operation: Operation,
     depth: usize,
@@ -59,20 +81,25 @@ impl Load {
             .mount("/")
             .await?;
         let nfs = Nfs3::new(client.clone(), credential.clone());
-        let export = Export::open(client.clone(), credential, mounted.handle).await?;
+        let export = Export::open(client.clone(), credential.clone(), mounted.handle).await?;
         let data = Bytes::from(vec![0xa5; FILE]);
         export
             .write_all("measured", data.clone(), SetAttributes::default())
             .await?;
         let file = export.stat("measured").await?.handle;
-        let len = match operation {
-            Operation::Null => 0,
-            Operation::Read(len) | Operation::Write(len) => len as usize,
+        let data = data.slice(..operation.data() as usize);
+        let session = match operation.is_of_version_4() {
+            true => Some(
+                Session::open(client.clone(), &credential, file)
+                    .await?
+                    .into(),
+            ),
+            false => None,
         };
-        let data = data.slice(..len);
         Ok(Self {
             client,
             nfs: Arc::new(nfs),
+            session,
             file,
             operation,
             depth,
@@ -101,7 +128,7 @@ impl Load {
         for _ in 0..self.depth {
             let (nfs, taken) = (Arc::clone(&self.nfs), Arc::clone(&taken));
             let (latencies, data) = (Arc::clone(&latencies), self.data.clone());
-            let (file, operation) = (self.file, self.operation);
+            let (file, operation, session) = (self.file, self.operation, self.session.clone());
             // Caches shall help plain TCP and us alike.
             let range = raw::memory(data.len(), self.depth).min(FILE);
             workers.spawn(async move {
@@ -115,7 +142,8 @@ impl Load {
                     let offset = (number * data.len() % range) as u64;
                     let is_timed = number.is_multiple_of(timed);
                     let begin = is_timed.then(|| ended.unwrap_or_else(Instant::now));
-                    once(&nfs, operation, file, offset, &data).await?;
+                    let session = session.as_deref();
+                    once(&nfs, session, operation, file, offset, &data).await?;
                     let Some(begin) = begin else { continue };
                     let now = Instant::now();
                     ended = (timed == 1).then_some(now);
@@ -138,6 +166,7 @@ impl Load {
 
 async fn once(
     nfs: &Nfs3<Client>,
+    session: Option<&Session>,
     operation: Operation,
     file: FileHandle,
     offset: u64,
@@ -145,6 +174,7 @@ async fn once(
 ) -> Result<()> {
     match operation {
         Operation::Null => nfs.null().await?,
+        Operation::GetAttr => drop(nfs.get_attributes(file).await?),
         Operation::Read(len) => {
             let read = nfs.read(file, offset, len).await?;
             anyhow::ensure!(xdr::gather_len(&read.data) == len as usize, "a short read");
@@ -154,9 +184,13 @@ async fn once(
             let written = nfs.write(file, offset, data, Stable::Unstable).await?;
             anyhow::ensure!(written.count == len as usize, "a short write");
         }
+        Operation::GetAttr4 => session.context(NO_SESSION)?.get_attributes().await?,
+        Operation::Read4(len) => session.context(NO_SESSION)?.read(offset, len).await?,
     }
     Ok(())
 }
+
+const NO_SESSION: &str = "there is no session";
 
 async fn connect(to: SocketAddr, crc: bool, spinning: Spinning) -> Result<Client> {
     let crc = if crc { CrcMode::On } else { CrcMode::Off };

@@ -12,6 +12,7 @@ mod profile;
 mod profiler;
 mod raw;
 mod report;
+mod session;
 mod spinning;
 
 use super::median::median;
@@ -108,7 +109,8 @@ impl Measurement {
     fn call(&self) -> String {
         let operation = match self.operation {
             Operation::Null => "NULL".to_owned(),
-            Operation::Read(len) => format!("READ of {} KiB", len >> 10),
+            Operation::GetAttr | Operation::GetAttr4 => "GETATTR".to_owned(),
+            Operation::Read(len) | Operation::Read4(len) => format!("READ of {} KiB", len >> 10),
             Operation::Write(len) => format!("WRITE of {} KiB", len >> 10),
         };
         let crc = if self.crc { "CRC on" } else { "CRC off" };
@@ -360,9 +362,9 @@ async fn measure(m: &Measurement, args: &LoopbackArgs, child: &mut Child) -> Res
         count,
         exchange,
     } = Prepared::new(m, run_time, child).await?;
-    let value = |run: &raw::Measured| match m.operation {
-        Operation::Null => micros(run, 50.0),
-        Operation::Read(_) | Operation::Write(_) => count as f64 / run.elapsed.as_secs_f64(),
+    let value = |run: &raw::Measured| match m.operation.data() {
+        0 => micros(run, 50.0),
+        _ => count as f64 / run.elapsed.as_secs_f64(),
     };
     let mut runs = Vec::new();
     let mut costs = Vec::new();
@@ -408,12 +410,10 @@ fn figure(m: &Measurement, runs: &[Run], costs: &[Cost], exchange: raw::Exchange
     let all = agreed * 2 < runs.len();
     let used: Vec<&Run> = runs.iter().filter(|run| all || run.agree).collect();
     let over = |f: fn(&Run) -> f64| median(used.iter().map(|run| f(run)).collect());
-    let (unit, scale) = match m.operation {
-        Operation::Null => ("us", 1.0),
-        Operation::Read(len) | Operation::Write(len) if len >= 1 << 20 => {
-            ("MiB/s", f64::from(len) / f64::from(1 << 20))
-        }
-        Operation::Read(_) | Operation::Write(_) => ("kop/s", 0.001),
+    let (unit, scale) = match m.operation.data() {
+        0 => ("us", 1.0),
+        len if len >= 1 << 20 => ("MiB/s", f64::from(len) / f64::from(1 << 20)),
+        _ => ("kop/s", 0.001),
     };
     let cost = |f: fn(&Cost) -> f64| median(costs.iter().map(f).collect());
     Figure {

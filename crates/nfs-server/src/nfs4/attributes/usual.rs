@@ -4,8 +4,6 @@
 
 use super::values::{Subject, file_type};
 use crate::fs::{self, mode};
-use crate::nfs4::owners::Decimal;
-use nfs_proto::Wire;
 use nfs_proto::v4::AttributeNumber as A;
 use nfs_proto::v4::Bitmap;
 use oncrpc::xdr::{Writer, padded};
@@ -47,8 +45,9 @@ pub(super) fn covers(wanted: &Bitmap) -> bool {
     words.all(|(at, &word)| word & !WORDS.get(at).copied().unwrap_or(0) == 0)
 }
 
-/// Most bytes of all values: numbers, and two decimal numbers of 10 digits with their lengths.
-const MOST: usize = 4 + 8 + 8 + 16 + 8 + 4 + 4 + 2 * 16 + 8 + 8 + 3 * 12 + 8;
+/// Most bytes of a `fattr4`: bitmap, length, numbers, and two decimal numbers of 10 digits with their lengths.
+const MOST: usize =
+    (1 + WORDS.len()) * 4 + 4 + 4 + 8 + 8 + 16 + 8 + 4 + 4 + 2 * 16 + 8 + 8 + 3 * 12 + 8;
 
 /// Values that are collected.
 struct Values {
@@ -75,13 +74,17 @@ impl Values {
         self.u32(time.nanos);
     }
 
-    fn decimal(&mut self, id: u32) {
-        let text = Decimal::new(id);
-        let text = text.as_bytes();
-        self.u32(u32::try_from(text.len()).unwrap_or(0));
-        self.bytes[self.len..self.len + text.len()].copy_from_slice(text);
-        // The rest is zero.
-        self.len += padded(text.len());
+    /// Writes a number as a string.
+    fn decimal(&mut self, mut id: u32) {
+        let digits = id.checked_ilog10().map_or(1, |last| last + 1);
+        self.u32(digits);
+        let start = self.len;
+        self.len += padded(digits as usize);
+        // The padding is zero.
+        for digit in self.bytes[start..start + digits as usize].iter_mut().rev() {
+            *digit = b'0' + (id % 10).to_le_bytes()[0];
+            id /= 10;
+        }
     }
 }
 
@@ -92,34 +95,63 @@ pub(super) fn write(w: &mut Writer, wanted: &Bitmap, subject: &Subject<'_>) {
         bytes: [0; MOST],
         len: 0,
     };
+    let words = wanted.words();
+    values.u32(u32::try_from(words.len()).unwrap_or(0));
+    words.iter().for_each(|&word| values.u32(word));
+    // Their length is written when it is known.
+    values.u32(0);
+    let start = values.len;
     let has = |number: A| wanted.contains(number as u32);
-    for number in USUAL.into_iter().filter(|&number| has(number)) {
-        match number {
-            A::Type => values.u32(file_type(file.kind) as u32),
-            A::Change => values.u64(file.change),
-            A::Size => values.u64(file.size),
-            A::FsId => {
-                values.u64(subject.fsid.major);
-                values.u64(subject.fsid.minor);
-            }
-            A::FileId => values.u64(file.fileid),
-            // RFC 8881 §6.2.4: no other bits.
-            A::Mode => values.u32(file.mode & mode::ALL),
-            A::NumLinks => values.u32(file.links),
-            A::Owner => values.decimal(file.uid),
-            A::OwnerGroup => values.decimal(file.gid),
-            A::RawDev => {
-                values.u32(file.device.0);
-                values.u32(file.device.1);
-            }
-            A::SpaceUsed => values.u64(file.used),
-            A::TimeAccess => values.time(file.atime),
-            A::TimeMetadata => values.time(file.ctime),
-            A::TimeModify => values.time(file.mtime),
-            A::MountedOnFileId => values.u64(subject.mounted_on),
-            _ => {}
-        }
+    // In the order of their numbers.
+    if has(A::Type) {
+        values.u32(file_type(file.kind) as u32);
     }
-    wanted.write(w);
-    w.opaque(&values.bytes[..values.len]);
+    if has(A::Change) {
+        values.u64(file.change);
+    }
+    if has(A::Size) {
+        values.u64(file.size);
+    }
+    if has(A::FsId) {
+        values.u64(subject.fsid.major);
+        values.u64(subject.fsid.minor);
+    }
+    if has(A::FileId) {
+        values.u64(file.fileid);
+    }
+    if has(A::Mode) {
+        // RFC 8881 §6.2.4: no other bits.
+        values.u32(file.mode & mode::ALL);
+    }
+    if has(A::NumLinks) {
+        values.u32(file.links);
+    }
+    if has(A::Owner) {
+        values.decimal(file.uid);
+    }
+    if has(A::OwnerGroup) {
+        values.decimal(file.gid);
+    }
+    if has(A::RawDev) {
+        values.u32(file.device.0);
+        values.u32(file.device.1);
+    }
+    if has(A::SpaceUsed) {
+        values.u64(file.used);
+    }
+    if has(A::TimeAccess) {
+        values.time(file.atime);
+    }
+    if has(A::TimeMetadata) {
+        values.time(file.ctime);
+    }
+    if has(A::TimeModify) {
+        values.time(file.mtime);
+    }
+    if has(A::MountedOnFileId) {
+        values.u64(subject.mounted_on);
+    }
+    let len = u32::try_from(values.len - start).unwrap_or(0);
+    values.bytes[start - 4..start].copy_from_slice(&len.to_be_bytes());
+    w.fixed(&values.bytes[..values.len]);
 }

@@ -210,8 +210,9 @@ impl Locked<'_> {
     /// Carries out what the state demands, as far as that is possible at once: locks on files go before anybody hears that they
     /// are free, as calls to clients are taken from the queue by others who have the lock then.
     pub(super) fn carry_out(&mut self) {
-        let events = std::iter::from_fn(|| self.server.poll_event());
-        self.out.events.extend(events);
+        while let Some(event) = self.server.poll_event() {
+            self.out.events.push_back(event);
+        }
         while let Some(demand) = self.server.poll_demand() {
             match demand {
                 Demand::Record(ticket, client) => {
@@ -233,6 +234,10 @@ impl Locked<'_> {
                     file,
                 } => {
                     let callback = Callback::NotifyLock { owner, file };
+                    self.out.calls.push(client, callback);
+                }
+                Demand::RecallSlots { client, session } => {
+                    let callback = Callback::RecallSlots { session };
                     self.out.calls.push(client, callback);
                 }
             }

@@ -3,7 +3,6 @@
 use super::ROWS;
 use super::callgrind::Profile;
 use super::instructions::Decoded;
-use crate::loopback::load::Operation;
 use crate::loopback::profiler::Layer;
 use anyhow::{Context, Result, bail};
 use printing::table::Columns;
@@ -324,10 +323,8 @@ impl Counted {
     /// Pieces in which TCP carries a call, about: in how many it is that of a megabyte is up to the kernel.
     fn pieces(&self) -> f64 {
         let row = ROWS.iter().find(|row| row.name == self.name);
-        match row.map(|row| row.operation) {
-            Some(Operation::Read(len) | Operation::Write(len)) => f64::from(len.div_ceil(PIECE)),
-            Some(Operation::Null) | None => 1.0,
-        }
+        let data = row.map_or(0, |row| row.operation.data());
+        f64::from(data.div_ceil(PIECE).max(1))
     }
 
     fn ends(&self) -> [(&'static str, &End); 2] {
