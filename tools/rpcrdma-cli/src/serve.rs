@@ -4,6 +4,7 @@ mod args;
 mod check;
 mod local_users;
 pub(crate) mod reports;
+pub(crate) mod serving;
 
 use crate::checks::Checked;
 use crate::failure::{self, Ended};

@@ -47,15 +47,12 @@ const MORE_CONNECTIONS: &str =
 pub struct GatewayOptions {
     /// Users of this machine may claim any uid, as other machines may.
     pub trust_local: bool,
-    /// Client connections of a pair.
-    pub max_connections: usize,
-    /// Time after which an idle client connection is closed; `None` for never.
-    pub idle_timeout: Option<Duration>,
     /// Time for a call to the server.
     pub call_timeout: Duration,
     /// Whether the pairs are of a file, for the names of settings in messages.
     pub in_file: bool,
-    /// Configuration of RDMA listeners. The gateway sets connections, local users and names.
+    /// Configuration of RDMA listeners, of which TCP listeners have connections and times too. The gateway reduces the
+    /// connections to those that the process has descriptors for, and sets local users and names.
     pub server: ServerConfig,
     /// Configuration of connections to RDMA servers.
     pub client: ClientConfig,
@@ -132,7 +129,7 @@ impl Pairs {
         }
         Self {
             sockets,
-            connections: options.max_connections,
+            connections: options.server.max_connections,
             descriptors: descriptors(),
             told_of_share: None,
             running: Vec::new(),
@@ -374,7 +371,6 @@ impl Pairs {
                 let mut config = options
                     .server
                     .clone()
-                    .with_idle_timeout(options.idle_timeout)
                     .with_listener_name(format!(
                         "{}://{}",
                         plan.listen.scheme.name(),
@@ -411,7 +407,7 @@ impl Pairs {
                 limits.connections = connections;
                 limits.connections_of_address = connections.div_ceil(2);
                 limits.connections_hint = Some(MORE_CONNECTIONS);
-                limits.idle = options.idle_timeout.unwrap_or(Duration::MAX);
+                limits.idle = options.server.idle_timeout.unwrap_or(Duration::MAX);
                 let clients = Arc::clone(clients);
                 let listen = Listen::Tcp {
                     listener,
