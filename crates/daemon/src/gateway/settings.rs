@@ -49,16 +49,16 @@ impl GatewaySettings {
                 settings.trust_local = true;
             }),
         ];
-        let call_timeout =
-            Key::value(
-                "call_timeout",
-                units::parse_duration,
-                |settings: &mut Self, time| {
-                    settings.call_timeout = time;
-                },
-            )
-            .with_default();
-        let serving = ServingSettings::keys().map(|key| key.within(|all: &mut Self| &mut all.serving));
+        let call_timeout = Key::value(
+            "call_timeout",
+            units::parse_duration,
+            |settings: &mut Self, time| {
+                settings.call_timeout = time;
+            },
+        )
+        .with_default();
+        let serving =
+            ServingSettings::keys().map(|key| key.within(|all: &mut Self| &mut all.serving));
         let reports = ReportPlaces::keys().map(|key| key.within(|all: &mut Self| &mut all.reports));
         let connections = ConnectionSettings::keys();
         let connections = connections.map(|key| key.within(|all: &mut Self| &mut all.connections));

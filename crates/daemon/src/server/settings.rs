@@ -126,7 +126,8 @@ impl ServerSettings {
             .with_default(),
             Key::flag("rpcbind", |settings: &mut Self| settings.rpcbind = true),
         ];
-        let serving = ServingSettings::keys().map(|key| key.within(|all: &mut Self| &mut all.serving));
+        let serving =
+            ServingSettings::keys().map(|key| key.within(|all: &mut Self| &mut all.serving));
         let strict = Key::flag("strict", |settings: &mut Self| settings.strict = true);
         let reports = ReportPlaces::keys().map(|key| key.within(|all: &mut Self| &mut all.reports));
         let connections = ConnectionSettings::keys();

@@ -2,10 +2,10 @@
 
 use crate::checks::CheckArgs;
 use crate::failure::Usage;
-use crate::log::LogFormat;
 use crate::serve::reports::ReportArgs;
 use crate::serve::serving::ServingArgs;
 use crate::transport::TransportArgs;
+use crate::words::word;
 use anyhow::bail;
 use clap::Args;
 use printing::units;
@@ -16,6 +16,7 @@ use rpcrdma_daemon::gateway::configuration::{PairsFrom, Source};
 use rpcrdma_daemon::gateway::mount_place::MountPlace;
 use rpcrdma_daemon::gateway::plan::PairPlan;
 use rpcrdma_daemon::gateway::urls::{ListenUrl, UpstreamUrl};
+use rpcrdma_daemon::log::LogFormat;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -113,7 +114,7 @@ pub(crate) struct GatewayArgs {
     pub(super) json: bool,
 
     /// Format of the log [default: journald if standard error is the journal, otherwise text]
-    #[arg(long, value_enum, value_name = "FORM")]
+    #[arg(long, value_name = "FORM", value_parser = word::<LogFormat>())]
     pub(crate) log_format: Option<LogFormat>,
 
     #[command(flatten)]

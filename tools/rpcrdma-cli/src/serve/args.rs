@@ -4,7 +4,6 @@ use super::local_users::TrustArgs;
 use super::reports::ReportArgs;
 use super::serving::ServingArgs;
 use crate::checks::CheckArgs;
-use crate::log::LogFormat;
 use crate::transport::TransportArgs;
 use crate::words::word;
 use clap::Args;
@@ -13,6 +12,7 @@ use nfs_server::{Changes, ClientOptions, Squash};
 use rpcrdma_daemon::clients::Clients;
 use rpcrdma_daemon::config::Given;
 use rpcrdma_daemon::listen::{self, TcpAddress};
+use rpcrdma_daemon::log::LogFormat;
 use rpcrdma_daemon::server::ServerSettings;
 use rpcrdma_daemon::server::configuration::{ExportsFrom, Source};
 use rpcrdma_daemon::server::exports::ExportArg;
@@ -122,7 +122,7 @@ pub(crate) struct ServeArgs {
     pub(super) json: bool,
 
     /// Format of the log [default: journald if standard error is the journal, otherwise text]
-    #[arg(long, value_enum, value_name = "FORM")]
+    #[arg(long, value_name = "FORM", value_parser = word::<LogFormat>())]
     pub(crate) log_format: Option<LogFormat>,
 
     #[command(flatten)]
