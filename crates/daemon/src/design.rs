@@ -1,8 +1,8 @@
 //! Decisions behind this crate, with their reasons.
 //!
 //! - **A server and a gateway are a library** that takes typed options, starts, and is operated until its end
-//!   (`RunningServer`, `RunningGateway`). The program converts its command line, prints what runs, and writes the log. The
-//!   library reads the file, at the start and again when it is asked to (`Configuration`).
+//!   (`RunningServer`, `RunningGateway`). The program converts its command line, prints what runs, and says where
+//!   the log goes. The library reads the file, at the start and again when it is asked to (`Configuration`).
 //! - **`rpcrdma::any` opens providers, and settings choose them** (`ProviderSetting`). A server gets open ones, which may hold sockets
 //!   of the service manager; a gateway opens those of each pair, as pairs come and go. Errors and warnings of `any` know no settings:
 //!   their names are added here.

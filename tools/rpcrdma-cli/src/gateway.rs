@@ -7,6 +7,7 @@ mod check;
 use crate::checks::Checked;
 use crate::failure::{self, Ended};
 use crate::interrupt::{self, Interrupt};
+use crate::serve;
 use announce::Announcement;
 #[cfg(test)]
 pub(crate) use announce::{CheckLine, Line};
@@ -16,7 +17,6 @@ use rpcrdma_daemon::gateway::observed::Observed;
 use rpcrdma_daemon::gateway::sockets::Sockets;
 use rpcrdma_daemon::signals::Signals;
 use rpcrdma_daemon::{log, systemd};
-use std::io::{self, Write};
 
 /// Runs the command.
 pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
@@ -47,7 +47,7 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<Ended> {
         metrics: gateway.metrics(),
         control: gateway.control(),
     };
-    announce(&announcement, args.json)?;
+    serve::announce(args.json, || announcement.json(), &announcement)?;
 
     let ended = async {
         let end = interrupt.wait();
@@ -68,18 +68,4 @@ fn log_statistics(gateway: &Observed) {
         true => gateway.events().iter().for_each(log::statistics),
         false => gateway.log(),
     }
-}
-
-/// Prints the announcement. A gateway whose output is closed runs all the same.
-fn announce(announcement: &Announcement<'_>, json: bool) -> anyhow::Result<()> {
-    let mut text = match json {
-        true => announcement.json()?,
-        false => announcement.to_string(),
-    };
-    text.push('\n');
-    let mut out = io::stdout();
-    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        tracing::warn!(target: "gateway", %error, "cannot write to standard output");
-    }
-    Ok(())
 }

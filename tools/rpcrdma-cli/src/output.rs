@@ -1,6 +1,7 @@
 //! Standard output of commands. Its errors say that it is the output that cannot be written.
 
 use crate::failure::{Ended, plain};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Stdout, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -61,6 +62,24 @@ impl Write for Output {
     fn flush(&mut self) -> io::Result<()> {
         self.0.flush().map_err(|error| CannotWrite::error(&error))
     }
+}
+
+/// Prints the result of a command, as one line of JSON or as text.
+///
+/// # Errors
+///
+/// [`CannotWrite`], or those of `json`.
+pub(crate) fn print(
+    is_json: bool,
+    json: impl FnOnce() -> serde_json::Result<String>,
+    text: &impl fmt::Display,
+) -> anyhow::Result<()> {
+    let mut out = stdout();
+    match is_json {
+        true => writeln!(out, "{}", json()?)?,
+        false => write!(out, "{text}")?,
+    }
+    Ok(out.flush()?)
 }
 
 /// Closes standard output at the end of a command: some file systems tell then what was not written (close(2)).

@@ -16,6 +16,7 @@ use rpcrdma_daemon::server::observed::Observed;
 use rpcrdma_daemon::signals::Signals;
 use rpcrdma_daemon::systemd::Sockets;
 use rpcrdma_daemon::{log, process, systemd};
+use std::fmt;
 use std::io::Write;
 use verbs_iwarp::Iwarp;
 
@@ -44,7 +45,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<Ended> {
     let options = configuration.options(sockets.tcp, sockets.mount);
     let mut server = RunningServer::start(options, providers).await?;
     let announcement = Announcement::new(&server, connections);
-    announce(&announcement, args.json)?;
+    announce(args.json, || announcement.json(), &announcement)?;
 
     tokio::select! {
         () = interrupt.wait() => {}
@@ -64,10 +65,18 @@ fn log_statistics(server: &Observed) {
 }
 
 /// Says on standard output what is served. A server whose output nobody takes serves all the same.
-fn announce(announcement: &Announcement<'_>, json: bool) -> anyhow::Result<()> {
-    let mut text = match json {
-        true => announcement.json()?,
-        false => announcement.to_string(),
+///
+/// # Errors
+///
+/// Those of `json`.
+pub(crate) fn announce(
+    is_json: bool,
+    json: impl FnOnce() -> serde_json::Result<String>,
+    text: &impl fmt::Display,
+) -> serde_json::Result<()> {
+    let mut text = match is_json {
+        true => json()?,
+        false => text.to_string(),
     };
     text.push('\n');
     let mut out = std::io::stdout();

@@ -212,7 +212,7 @@ fn beyond_the_end(bed: &Bed) -> Tested {
 }
 
 /// ERR_CHUNK or another answer, or the end of the connection, but not silence.
-fn ends_somehow(bed: &Bed, link: &mut Link, message: &[u32]) -> Tested {
+pub(super) fn ends_somehow(bed: &Bed, link: &mut Link, message: &[u32]) -> Tested {
     bed.send(link, message)?;
     match link.hear() {
         Heard::Message { .. } | Heard::End(_) => Ok(()),

@@ -1,10 +1,11 @@
 //! Reply chunks (RFC 8166 §4.3.3) of small replies, without files of the peer.
 
+use super::read_chunks::ends_somehow;
 use super::write_chunks::same_segments;
 use crate::bed::{Bed, accepted};
 use crate::case::Case;
 use crate::header::procedure;
-use crate::link::{Heard, Link, UNTOUCHED};
+use crate::link::{Link, UNTOUCHED};
 use crate::message::{Message, Segment, chunk_len};
 use crate::verdict::Level::{Must, Robustness};
 use crate::verdict::{Tested, ensure, fail};
@@ -213,14 +214,8 @@ fn unknown_handle(bed: &Bed) -> Tested {
     };
     let xid = bed.xid();
     let lists = reply_chunk(&[segment]);
-    bed.send(
-        &mut link,
-        &Bed::message(procedure::MSG, xid, &lists, &bed.null(xid)),
-    )?;
-    match link.hear() {
-        Heard::Message { .. } | Heard::End(_) => Ok(()),
-        Heard::Silence => fail("neither an answer nor the end of the connection"),
-    }
+    let message = Bed::message(procedure::MSG, xid, &lists, &bed.null(xid));
+    ends_somehow(bed, &mut link, &message)
 }
 
 fn no_segments(bed: &Bed) -> Tested {

@@ -1,12 +1,13 @@
 //! Write chunks (RFC 8166 §3.4.6, §4.3.2) that no result fills, without files of the peer.
 
+use super::read_chunks::ends_somehow;
 use crate::bed::{Answer, Bed};
 use crate::case::Case;
 use crate::header::procedure;
-use crate::link::{Heard, Link};
+use crate::link::Link;
 use crate::message::{Chunk, Segment, chunk_len};
 use crate::verdict::Level::{Must, Robustness};
-use crate::verdict::{Tested, ensure, fail};
+use crate::verdict::{Tested, ensure};
 
 pub(super) const CASES: &[Case] = &[
     Case::responder(
@@ -210,14 +211,8 @@ fn unknown_handle(bed: &Bed) -> Tested {
     };
     let xid = bed.xid();
     let lists = write_list(&[vec![segment]]);
-    bed.send(
-        &mut link,
-        &Bed::message(procedure::MSG, xid, &lists, &bed.null(xid)),
-    )?;
-    match link.hear() {
-        Heard::Message { .. } | Heard::End(_) => Ok(()),
-        Heard::Silence => fail("neither an answer nor the end of the connection"),
-    }
+    let message = Bed::message(procedure::MSG, xid, &lists, &bed.null(xid));
+    ends_somehow(bed, &mut link, &message)
 }
 
 fn many(bed: &Bed) -> Tested {

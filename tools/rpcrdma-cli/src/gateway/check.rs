@@ -4,7 +4,6 @@ use super::announce::Described;
 use crate::failure::Ended;
 use crate::output;
 use rpcrdma_daemon::gateway::{Configuration, check};
-use std::io::Write;
 
 /// Prints what would be done, or all that speaks against a start, also what is wrong with the file.
 ///
@@ -25,11 +24,6 @@ pub(super) async fn check_and_print(
         found: &checked.found,
         warnings: &checked.warnings,
     };
-    let mut out = output::stdout();
-    match json {
-        true => writeln!(out, "{}", described.json()?)?,
-        false => write!(out, "{described}")?,
-    }
-    out.flush()?;
+    output::print(json, || described.json(), &described)?;
     Ok(Ended::Well)
 }

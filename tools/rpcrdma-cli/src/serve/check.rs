@@ -5,7 +5,6 @@ use crate::output;
 use rpcrdma_daemon::server::announcement::Described;
 use rpcrdma_daemon::server::{Configuration, check};
 use rpcrdma_daemon::systemd::Sockets;
-use std::io::Write;
 use verbs_iwarp::Iwarp;
 
 /// Prints what would be served, or all that speaks against a start, also what is wrong with the file. `sockets`
@@ -38,12 +37,7 @@ pub(super) async fn check_and_print(
         listening: checked.listening,
         mount: &options.mount,
     };
-    let mut out = output::stdout();
-    match json {
-        true => writeln!(out, "{}", described.json()?)?,
-        false => write!(out, "{described}")?,
-    }
-    out.flush()?;
+    output::print(json, || described.json(), &described)?;
     Ok(Ended::Well)
 }
 

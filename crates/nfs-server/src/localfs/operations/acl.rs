@@ -1,11 +1,11 @@
 //! Reading and setting access control lists.
 
+use super::attributes;
 use crate::fs::{Acl, Acls, Error, FileId, Identity, Seen, SetAcl, SetAcls};
 use crate::localfs::layers::Layers;
 use crate::localfs::open_files::node::Node;
 use crate::localfs::posix_acl::{self, ACCESS, DEFAULT};
 use crate::localfs::sys::{Pace, Try};
-use crate::localfs::volume::change_values::During;
 use rustix::io::Errno;
 
 pub(in crate::localfs) fn acls(layers: &Layers, file: FileId, pace: Pace) -> Try<Seen<Acls>> {
@@ -35,16 +35,7 @@ pub(in crate::localfs) fn set_acls(
     set: &SetAcls,
 ) -> Try<Seen<()>> {
     let node = layers.handles.node(file, Pace::Patient)?;
-    // As for SETATTR.
-    let names = match node.is_directory() {
-        true => Some(layers.turns.names([node.ino; 2], Pace::Patient)?),
-        false => None,
-    };
-    let unguarded = layers.turns.unguarded(node.ino, Pace::Patient)?;
-    let changing = layers.turns.begin(node.ino, node.is_directory());
-    let before = (&changing, During::Before);
-    let before = layers.files.attributes_during(&node, before)?;
-    let apply = || -> Try<()> {
+    let (wcc, result) = attributes::in_turn(layers, &node, false, |before| -> Try<()> {
         if !before.is_directory() && matches!(set.default, SetAcl::To(_)) {
             return Err(Error::Invalid.into());
         }
@@ -53,14 +44,10 @@ pub(in crate::localfs) fn set_acls(
             set_list(layers, who, &node, DEFAULT, &set.default)?;
         }
         Ok(())
-    };
-    let result = apply();
-    let after = (&changing, During::After);
-    let after = layers.files.attributes_during(&node, after).ok();
-    drop((changing, unguarded, names));
+    })?;
     let result = result.and_then(|()| layers.durability.persist(&node));
     Ok(Seen {
-        attributes: after,
+        attributes: wcc.after,
         result: result.map_err(Error::from),
     })
 }

@@ -23,37 +23,49 @@ pub(in crate::localfs) fn set_attributes(
     guard: Option<Time>,
 ) -> Try<Changed<()>> {
     let node = layers.handles.node(file, Pace::Patient)?;
-    // The attributes of a directory are changed under the lock of its names.
-    let names = match node.is_directory() {
-        true => Some(layers.turns.names([node.ino; 2], Pace::Patient)?),
-        false => None,
-    };
-    let (alone, beside) = match guard {
-        Some(_) if !node.is_directory() => (Some(layers.turns.guarded(node.ino)), None),
-        _ => (None, Some(layers.turns.unguarded(node.ino, Pace::Patient)?)),
-    };
-    let changing = layers.turns.begin(node.ino, node.is_directory());
-    let before = (&changing, During::Before);
-    let before = layers.files.attributes_during(&node, before)?;
-    // RFC 1813 §3.3.2: compared with the change time that the client last saw.
-    let result = if guard.is_some_and(|guard| !same_on_the_wire(guard, before.ctime)) {
-        Err(Error::NotSync.into())
-    } else {
-        apply(layers, who, &node, &before, &set)
-    };
-    // Read before the sync: the client would take later changes of others for its own.
-    let after = (&changing, During::After);
-    let after = layers.files.attributes_during(&node, after).ok();
-    let wcc = Wcc {
-        before: changing.is_alone().then(|| before.before()),
-        after,
-    };
-    drop((changing, alone, beside, names));
+    let (wcc, result) = in_turn(layers, &node, guard.is_some(), |before| {
+        // RFC 1813 §3.3.2: compared with the change time that the client last saw.
+        if guard.is_some_and(|guard| !same_on_the_wire(guard, before.ctime)) {
+            return Err(Error::NotSync.into());
+        }
+        apply(layers, who, &node, before, &set)
+    })?;
     let result = result.and_then(|()| layers.durability.persist_attributes(&node));
     Ok(Changed {
         wcc,
         result: result.map_err(Error::from),
     })
+}
+
+/// Changes attributes of a file, or lists beside them, in its turn: alone, if the change depends on those that there are.
+/// Returns the attributes around the change, and its result. Nothing is synced.
+pub(super) fn in_turn<T, E>(
+    layers: &Layers,
+    node: &Node,
+    depends: bool,
+    change: impl FnOnce(&Attributes) -> Result<T, E>,
+) -> Try<(Wcc, Result<T, E>)> {
+    // The attributes of a directory are changed under the lock of its names.
+    let _names = match node.is_directory() {
+        true => Some(layers.turns.names([node.ino; 2], Pace::Patient)?),
+        false => None,
+    };
+    let (_alone, _beside) = match depends && !node.is_directory() {
+        true => (Some(layers.turns.guarded(node.ino)), None),
+        false => (None, Some(layers.turns.unguarded(node.ino, Pace::Patient)?)),
+    };
+    let changing = layers.turns.begin(node.ino, node.is_directory());
+    let before = (&changing, During::Before);
+    let before = layers.files.attributes_during(node, before)?;
+    let result = change(&before);
+    // Read before a sync: the client would take later changes of others for its own.
+    let after = (&changing, During::After);
+    let after = layers.files.attributes_during(node, after).ok();
+    let wcc = Wcc {
+        before: changing.is_alone().then(|| before.before()),
+        after,
+    };
+    Ok((wcc, result))
 }
 
 /// Sets attributes as the caller. The change is not atomic, and setting the size, which comes

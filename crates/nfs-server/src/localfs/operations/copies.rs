@@ -1,13 +1,13 @@
 //! Copying between files within the kernel, and sharing of data.
 
+use super::attributes;
 use super::data::{check_end, check_read, check_write, writer_for_once};
 use super::turns::lock_at;
-use crate::fs::{Changed, Error, FileId, Identity, Wcc};
+use crate::fs::{Changed, Error, FileId, Identity};
 use crate::localfs::layers::Layers;
 use crate::localfs::open_files::node::Node;
 use crate::localfs::pending_syncs::PendingSyncs;
-use crate::localfs::sys::{Pace, Stop, Try};
-use crate::localfs::volume::change_values::During;
+use crate::localfs::sys::{Pace, Try};
 use crate::permission;
 use rustix::io::Errno;
 use syscalls::clone_range as share;
@@ -92,23 +92,14 @@ fn change(
     permission::check_regular(target.kind)?;
     let attributes = layers.files.attributes(&source)?;
     check_read(layers, who, &source, &attributes, Pace::Patient)?;
-    let _unguarded = layers.turns.unguarded(target.ino, Pace::Patient)?;
-    let changing = layers.turns.begin(target.ino, false);
-    let before = (&changing, During::Before);
-    let before = layers.files.attributes_during(&target, before)?;
-    let result = check_write(layers, who, &target, &before, Pace::Patient)
-        .and_then(|()| check_end(to.1, len))
-        .and_then(|()| {
-            let _turn = lock_at(&target.writing, Pace::Patient)?;
-            apply((&source, from.1), (&target, to.1))
-        });
-    let after = (&changing, During::After);
-    let after = layers.files.attributes_during(&target, after).ok();
+    let (wcc, result) = attributes::in_turn(layers, &target, false, |before| -> Try<()> {
+        check_write(layers, who, &target, before, Pace::Patient)?;
+        check_end(to.1, len)?;
+        let _turn = lock_at(&target.writing, Pace::Patient)?;
+        apply((&source, from.1), (&target, to.1))
+    })?;
     Ok(Changed {
-        wcc: Wcc {
-            before: changing.is_alone().then(|| before.before()),
-            after,
-        },
-        result: result.map_err(|stop: Stop| stop.into()),
+        wcc,
+        result: result.map_err(Error::from),
     })
 }

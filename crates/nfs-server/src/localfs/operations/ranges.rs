@@ -1,13 +1,13 @@
 //! Reserving space for ranges of files, giving it back, and finding data and holes.
 
+use super::attributes;
 use super::data::{check_end, check_read, check_write, writer_for_once};
 use super::turns::lock_at;
-use crate::fs::{Changed, Content, Error, FileId, Identity, Reserve, Seen, Sought, Wcc};
+use crate::fs::{Changed, Content, Error, FileId, Identity, Reserve, Seen, Sought};
 use crate::localfs::layers::Layers;
 use crate::localfs::open_files::node::Node;
 use crate::localfs::pending_syncs::PendingSyncs;
 use crate::localfs::sys::{Pace, Try};
-use crate::localfs::volume::change_values::During;
 use crate::permission;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
@@ -22,20 +22,11 @@ pub(in crate::localfs) fn reserve(
 ) -> Try<Changed<()>> {
     let node = layers.handles.node(file, Pace::Patient)?;
     permission::check_regular(node.kind)?;
-    let unguarded = layers.turns.unguarded(node.ino, Pace::Patient)?;
-    let changing = layers.turns.begin(node.ino, false);
-    let before = (&changing, During::Before);
-    let before = layers.files.attributes_during(&node, before)?;
-    let result = check_write(layers, who, &node, &before, Pace::Patient)
-        .and_then(|()| check_end(range.0, range.1))
-        .and_then(|()| apply(layers, who, &node, range, what));
-    let after = (&changing, During::After);
-    let after = layers.files.attributes_during(&node, after).ok();
-    let wcc = Wcc {
-        before: changing.is_alone().then(|| before.before()),
-        after,
-    };
-    drop((changing, unguarded));
+    let (wcc, result) = attributes::in_turn(layers, &node, false, |before| -> Try<()> {
+        check_write(layers, who, &node, before, Pace::Patient)?;
+        check_end(range.0, range.1)?;
+        apply(layers, who, &node, range, what)
+    })?;
     if result.is_ok() {
         pending.push(&node);
     }

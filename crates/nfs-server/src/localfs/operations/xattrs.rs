@@ -1,13 +1,13 @@
 //! Reading, setting, listing and removing extended attributes.
 
-use crate::fs::{Changed, Error, FileId, FileKind, Identity, Seen, SetXattr, Wcc, XattrNames};
+use super::attributes;
+use crate::fs::{Changed, Error, FileId, FileKind, Identity, Seen, SetXattr, XattrNames};
 use crate::localfs::layers::Layers;
 use crate::localfs::open_files::node::Node;
 use crate::localfs::pending_syncs::PendingSyncs;
 use crate::localfs::posix_acl::path;
 use crate::localfs::sys::{Pace, Try};
 use crate::localfs::user_xattr::{self, KernelName};
-use crate::localfs::volume::change_values::During;
 use crate::permission::READ;
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -87,24 +87,10 @@ fn change(
 ) -> Try<Changed<()>> {
     let node = layers.handles.node(file, Pace::Patient)?;
     check_kind(&node)?;
-    // As for SETATTR.
-    let names = match node.is_directory() {
-        true => Some(layers.turns.names([node.ino; 2], Pace::Patient)?),
-        false => None,
-    };
-    let unguarded = layers.turns.unguarded(node.ino, Pace::Patient)?;
-    let changing = layers.turns.begin(node.ino, node.is_directory());
-    let before = (&changing, During::Before);
-    let before = layers.files.attributes_during(&node, before)?;
     let path = path(&node);
-    let result = layers.rights.as_caller(who, || call(&path));
-    let after = (&changing, During::After);
-    let after = layers.files.attributes_during(&node, after).ok();
-    let wcc = Wcc {
-        before: changing.is_alone().then(|| before.before()),
-        after,
-    };
-    drop((changing, unguarded, names));
+    let (wcc, result) = attributes::in_turn(layers, &node, false, |_| {
+        layers.rights.as_caller(who, || call(&path))
+    })?;
     if result.is_ok() {
         pending.push(&node);
     }
