@@ -4,6 +4,7 @@
 pub mod connections;
 pub(crate) mod given;
 pub(crate) mod keys;
+pub mod serving;
 mod tables;
 mod understood;
 mod wording;

@@ -1,9 +1,9 @@
 //! Accepts RDMA connections from allowed addresses only.
 
-use crate::peer_warnings::PeerWarnings;
 use oncrpc::PeerGroup;
+use rpc_serving::warning_log::WarningLog;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use verbs::{BoxFuture, Incoming, Listener, Provider, SetupError, WrapProvider};
 
 /// A provider whose listeners take in allowed addresses only. Of others nothing is read but the
@@ -11,7 +11,7 @@ use verbs::{BoxFuture, Incoming, Listener, Provider, SetupError, WrapProvider};
 pub(crate) struct Guarded {
     inner: Arc<dyn Provider>,
     check: CheckPeer,
-    listener: Arc<OnceLock<String>>,
+    log: Arc<WarningLog>,
 }
 
 /// Reason for the refusal of a connection of this machine over an RDMA device: software iWARP takes it.
@@ -42,13 +42,13 @@ impl Guarded {
         Self {
             inner,
             check: Arc::new(check),
-            listener: Arc::default(),
+            log: Arc::default(),
         }
     }
 
-    /// Names the listener in the log, once it has a name: for processes that have several.
-    pub(crate) fn named(self, listener: Arc<OnceLock<String>>) -> Self {
-        Self { listener, ..self }
+    /// Uses a log that others use too, or that names the listener.
+    pub(crate) fn with_log(self, log: Arc<WarningLog>) -> Self {
+        Self { log, ..self }
     }
 }
 
@@ -68,8 +68,7 @@ impl WrapProvider for Guarded {
             Ok(Box::new(GuardedListener {
                 inner,
                 check: Arc::clone(&self.check),
-                listener: Arc::clone(&self.listener),
-                warnings: PeerWarnings::default(),
+                log: Arc::clone(&self.log),
             }) as Box<dyn Listener>)
         })
     }
@@ -78,8 +77,7 @@ impl WrapProvider for Guarded {
 struct GuardedListener {
     inner: Box<dyn Listener>,
     check: CheckPeer,
-    listener: Arc<OnceLock<String>>,
-    warnings: PeerWarnings,
+    log: Arc<WarningLog>,
 }
 
 impl Listener for GuardedListener {
@@ -90,17 +88,25 @@ impl Listener for GuardedListener {
     fn accept(&mut self) -> BoxFuture<'_, Result<Box<dyn Incoming>, SetupError>> {
         Box::pin(async move {
             loop {
-                let incoming = self.inner.accept().await?;
+                let incoming = tokio::select! {
+                    incoming = self.inner.accept() => incoming?,
+                    never = self.log.summarise_when_due() => match never {},
+                };
                 let addr = incoming.peer_addr();
                 let Err(why) = (self.check)(addr) else {
                     return Ok(incoming);
                 };
-                if self.warnings.may_warn(PeerGroup::of(addr.ip())) {
-                    let listen = self.listener.get().map(String::as_str);
-                    tracing::warn!(listen, %addr, "refused a connection: {why}");
-                }
+                self.log.warn_of(PeerGroup::of(addr.ip()), |listen| {
+                    tracing::warn!(listen, peer = %addr, "refused a connection: {why}");
+                });
             }
         })
+    }
+}
+
+impl Drop for GuardedListener {
+    fn drop(&mut self) {
+        self.log.summarise_all();
     }
 }
 

@@ -3,7 +3,7 @@
 //! A [`RunningServer`](server::RunningServer) serves exports, a [`RunningGateway`](gateway::RunningGateway) passes calls on. Both
 //! take typed options, which [a file and a command line](config) fill, use sockets of [systemd] and tell it how they are, register
 //! with rpcbind, answer at a [control socket](control) and serve [metrics], look up names of hosts again, and keep within the
-//! limits of the process. Whoever runs them has the command line and the output, and opens [providers].
+//! limits of the process. Whoever runs them has the command line and the output, opens [providers], and starts the [log].
 //!
 //! # Example
 //!
@@ -35,10 +35,10 @@ mod heap;
 pub mod listen;
 pub mod listening;
 mod locked_memory;
+pub mod log;
 mod lookup;
 pub mod metrics;
 mod names;
-mod peer_warnings;
 pub mod process;
 pub mod providers;
 mod registration;

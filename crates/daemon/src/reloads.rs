@@ -1,4 +1,4 @@
-//! Reloads of the file of a running service.
+//! Counts of the reloads of a service, which `server::operation` and `gateway::operation` make.
 
 use crate::control::ReloadStatus;
 use std::time::Instant;

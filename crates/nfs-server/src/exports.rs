@@ -71,13 +71,7 @@ impl ExportsBefore {
     /// system is missing, or have another one.
     pub(crate) fn gone_in(&self, now: &List) -> Vec<u32> {
         let before = self.0.exports.iter();
-        let gone = before.filter(|export| {
-            let mut present = now.exports.iter();
-            match present.find(|other| other.id == export.id) {
-                Some(other) => !Arc::ptr_eq(&other.fs, &export.fs),
-                None => now.absent.iter().all(|other| other.id != export.id),
-            }
-        });
+        let gone = before.filter(|export| now.has_lost(export));
         gone.map(|export| export.id).collect()
     }
 }
@@ -114,6 +108,7 @@ pub(crate) enum Unresolved {
 pub(crate) struct Export {
     /// Path, which begins with `/`.
     pub(crate) name: String,
+    /// `LocalFs` in `serve`.
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) options: Arc<ExportOptions>,
     /// Number of the export in handles, and of its file system in attributes (`fsid`).
@@ -381,6 +376,15 @@ impl List {
         };
         let within = self.exports.iter().filter(is_within);
         within.map(|export| export.id).collect()
+    }
+
+    /// Returns whether the file system of an export of an earlier list is in use no more.
+    pub(crate) fn has_lost(&self, export: &Export) -> bool {
+        let mut present = self.exports.iter();
+        match present.find(|other| other.id == export.id) {
+            Some(other) => !Arc::ptr_eq(&other.fs, &export.fs),
+            None => self.absent.iter().all(|other| other.id != export.id),
+        }
     }
 
     /// Returns the name of the export with a number.

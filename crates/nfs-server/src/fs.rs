@@ -134,8 +134,9 @@ pub enum CreateHow {
     Unchecked(SetAttributes),
     /// An existing file is an error.
     Guarded(SetAttributes),
-    /// An existing file is an error unless this very call, repeated, created it.
-    Exclusive([u8; 8]),
+    /// An existing file is an error unless this very call, repeated, created it. The attributes are without size and times, which keep
+    /// the verifier.
+    Exclusive([u8; 8], SetAttributes),
 }
 
 /// Object to create in a directory.
@@ -356,10 +357,16 @@ pub trait FileSystem: Send + Sync {
         0
     }
 
-    /// Returns how many files, and owners of locks in them, clients may [hold open](Self::open) at a time; `None` for any number. An
-    /// address gets at most as many as it leaves free.
+    /// Returns how many files clients may [hold open](Self::open) at a time, with owners of locks in them; `None` for any number. An address
+    /// gets at most as many as it leaves free.
     fn most_held(&self) -> Option<usize> {
         None
+    }
+
+    /// Returns how many owners of locks there may be at a time, with files that are held open where those have a
+    /// [limit](Self::most_held), too; `None` for any number.
+    fn most_lock_owners(&self) -> Option<usize> {
+        self.most_held()
     }
 
     /// Returns the attributes of a file.

@@ -1,6 +1,6 @@
-//! NFS version 3 (RFC 1813), MOUNT version 3 and NFSACL version 3 over a [`FileSystem`] trait.
+//! NFS versions 4.2, 4.1 (RFC 7862, RFC 8881) and 3 (RFC 1813), MOUNT version 3 and NFSACL version 3 over a [`FileSystem`] trait.
 //!
-//! [`Nfs3`], [`Mount3`] and [`NfsAcl3`] are RPC programs, for any transport. All three use
+//! [`Nfs4`], [`Nfs3`], [`Mount3`] and [`NfsAcl3`] are RPC programs, for any transport. All four use
 //! [`Exports`], the list of exported file systems with their names and rules. A file system
 //! implements [`FileSystem`]: [`LocalFs`] is a directory of this machine, [`MemFs`] is in memory.
 //!

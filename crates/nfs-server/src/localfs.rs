@@ -219,6 +219,13 @@ impl FileSystem for LocalFs {
     }
 
     fn most_held(&self) -> Option<usize> {
+        match held::holds_by_handle(&self.layers) {
+            true => None,
+            false => self.most_lock_owners(),
+        }
+    }
+
+    fn most_lock_owners(&self) -> Option<usize> {
         Some(open_files::held::places(&self.layers.files))
     }
 
@@ -282,9 +289,11 @@ impl FileSystem for LocalFs {
         access: OpenAccess,
     ) -> Outcome<Result<Arc<dyn HeldFile>, Error>> {
         let who = who.clone();
-        self.run(file, move |layers, pace| {
+        let layers = Arc::downgrade(&self.layers);
+        let opened = self.run(file, move |layers, pace| {
             held::open(layers, &who, file, access, pace)
-        })
+        });
+        opened.map(|opened| opened.map(|opened| opened.held(layers)))
     }
 
     fn read_link(&self, _: &Identity, file: FileId) -> Outcome<Seen<Bytes>> {

@@ -19,6 +19,7 @@ mod listing;
 mod objects;
 
 pub use acl::NfsAcl3;
+pub(crate) use convert::status;
 
 use crate::client_options::denial;
 use crate::export_metrics::{ExportStats, Slot, Tally};

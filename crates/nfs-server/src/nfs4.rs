@@ -7,6 +7,7 @@
 mod acl;
 mod administration;
 mod attributes;
+mod bound;
 mod callbacks;
 mod compound;
 mod convert;
@@ -26,6 +27,7 @@ mod owners;
 mod ranges;
 mod records;
 mod sessions;
+mod special_io;
 mod state;
 mod xattrs;
 
@@ -47,7 +49,8 @@ use counting::OperationMetrics;
 use holds::Holds;
 use nfs_proto::v4::{ClientId, Procedure};
 use nfs_proto::{NFS_PROGRAM, NFS_V4};
-use oncrpc::{Answer, Call, ConnectionId, Program};
+use oncrpc::xdr::Reader;
+use oncrpc::{Answer, Call, ConnectionId, Program, ReplyBound};
 use rpc_serving::backchannels::Backchannels;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -164,6 +167,17 @@ impl Program for Nfs4 {
 
     fn versions(&self) -> RangeInclusive<u32> {
         NFS_V4..=NFS_V4
+    }
+
+    fn reply_bound(
+        &self,
+        procedure: oncrpc::Procedure,
+        args: &mut Reader<'_>,
+    ) -> Option<ReplyBound> {
+        match Procedure::try_from(procedure.proc).ok()? {
+            Procedure::Null => None,
+            Procedure::Compound => bound::of_compound(args.clone()),
+        }
     }
 
     fn connection_ended(&self, connection: ConnectionId) {

@@ -16,10 +16,15 @@
 //!   BADSESSION and STALE_CLIENTID it does.
 //! - **Grace goes on for those who reclaim**: a client that comes back late gets time for each next reclaim, up to the length of the
 //!   period once more. Others wait a little longer, and programs keep their locks.
-//! - **Slots are never taken from a client that could use them.** Linux hangs after BADSLOT. A slot is taken back once the client
-//!   has used a slot again on which it read the lower target, and its highest slot is not above. The sequence id of a
+//! - **Slots are never taken from a client that could use them.** Linux hangs after BADSLOT. Slots are taken back in rounds, in each of
+//!   which the client uses all slots again that it needs, as its highest slot says, none of them above the target. After the
+//!   first no reply with another target is on its way; such a reply, if it comes late, can have Linux use the slots again. After two
+//!   more it has read the target twice: Linux may ignore the first that is lower after a higher one. The sequence id of a
 //!   slot that was taken back is kept, and when the slot comes back the client may go on with it or begin with one: it may
 //!   or may not have read that the slot was gone.
+//! - **An eighth of the slots is kept for those who come.** When it is touched, sessions with more than their part are asked for as many as
+//!   are lacking, some sessions at a time in turns: also those whose clients are idle, which would hear of a target only with
+//!   their next renewal. Addresses have equal parts, and the sessions of each: many sessions of one are no larger part.
 //! - **A retry of a request that is being executed** is reported to the caller, not answered: `NFS4ERR_DELAY` to SEQUENCE makes
 //!   Linux wait for 15 s, and a retry comes on a new connection, as the old one is dead, so that the caller can answer it
 //!   there when the request is done.

@@ -150,6 +150,7 @@ pub mod lock;
 mod server;
 mod session;
 mod state;
+mod steady_map;
 #[cfg(test)]
 mod tests;
 
@@ -167,6 +168,7 @@ pub use session::{
     SysCallbackCredential,
 };
 pub use state::{Denied, Locker};
+pub use steady_map::SteadyMap;
 
 /// A source of bytes that nobody can guess: client ids, session ids and state ids are made of them.
 pub trait Random {

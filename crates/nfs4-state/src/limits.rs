@@ -1,8 +1,9 @@
 //! Limits on all that clients can make grow.
 //!
-//! Memory at these limits, without the replies in caches: about 500 bytes for a client id, 400 for a session, 64 for a
-//! slot, 200 for an open or for an owner of locks in an open, 40 for a lock, 64 for a waiter, and the name of each owner once.
-//! The replies in the caches take [`Limits::slots`] times the largest cached reply that the caller grants, at most.
+//! Memory at these limits, without the replies in caches: about 1000 bytes for a client id with its session, 100 for a slot, 600 for
+//! an open of a file of its own, 700 for an owner of locks in one with its first lock, 40 for a further lock, 64 for a waiter, and the
+//! name of each owner once. The replies in the caches take [`Limits::slots`] times the largest cached reply that the caller grants, at
+//! most.
 
 use std::time::Duration;
 
@@ -20,6 +21,16 @@ pub const MAX_CONNECTIONS_PER_SESSION: usize = 64;
 
 /// Locks of byte ranges on one file.
 pub const MAX_LOCKS_PER_FILE: usize = 16_384;
+
+/// Owners of locks in one open: so many end with a CLOSE. Linux frees those that have locked nothing.
+pub const MAX_LOCK_OWNERS_PER_OPEN: usize = 4096;
+
+/// States of a client that end in one step. A client with more ends in several, between which others are served. Whoever wants what is
+/// left of it meanwhile is told `Delay`.
+pub const MAX_ENDED_AT_ONCE: usize = 256;
+
+/// Client ids at which [`Server::handle_timeout`](crate::Server::handle_timeout) looks at a time.
+pub const MAX_LOOKS: usize = 256;
 
 /// Owners that wait for locks of one file. Others poll.
 pub const MAX_WAITERS_PER_FILE: usize = 1024;

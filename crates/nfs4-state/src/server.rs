@@ -74,6 +74,14 @@ pub enum Demand<P, F> {
         /// The file.
         file: F,
     },
+    /// Tell a client that it should use fewer slots of a session, as others lack them: CB_RECALL_SLOT (RFC 8881 §20.8), with what
+    /// [`recalled_slots`](Server::recalled_slots) tells then. The results of SEQUENCE say so, too: nothing is lost if it cannot be told.
+    RecallSlots {
+        /// The client.
+        client: ClientId,
+        /// The session.
+        session: SessionId,
+    },
     /// Release what is kept for an open, or for a lock owner in an open, that has ended or was revoked.
     Release {
         /// The file.
@@ -214,6 +222,8 @@ pub struct Server<P, F> {
     grace: Grace<P>,
     demands: VecDeque<Demand<P, F>>,
     events: Events,
+    /// Clients that end in steps, with the time since when.
+    ending: VecDeque<(Instant, ClientId)>,
 }
 
 impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
@@ -243,6 +253,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             grace: Grace::new(now, config.grace, recorded),
             demands: VecDeque::new(),
             events: Events::default(),
+            ending: VecDeque::new(),
         }
     }
 
@@ -368,6 +379,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             back: session.back,
         });
         client.end_create(args.sequence, reply);
+        demand_recalls(&mut self.sessions, &mut self.demands);
         if reply == Err(Status::NoSpace) {
             self.events.push(Event::LimitReached(Limit::Sessions));
         }
@@ -415,6 +427,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         if matches!(place, Place::InProgress) {
             return Ok(Sequenced::InProgress);
         }
+        demand_recalls(&mut self.sessions, &mut self.demands);
         renew(client, &mut self.leases, now, self.config.lease);
         let session = self.sessions.get(args.session)?;
         let fore = session.fore;
@@ -626,6 +639,12 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         Ok(())
     }
 
+    /// Returns the highest slot that the client of a session is asked to use; `None` if it may use no others, or the session is
+    /// gone.
+    pub fn recalled_slots(&self, session: SessionId) -> Option<SlotId> {
+        self.sessions.get(session).ok()?.recalled_to()
+    }
+
     /// Returns the number of sessions that were destroyed since the start. While it does not change, no request in progress has lost
     /// its session.
     pub fn sessions_destroyed(&self) -> u64 {
@@ -692,7 +711,14 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             + self.leases.entries()
             + self.grace.entries()
             + self.demands.len()
+            + self.ending.len()
     }
+}
+
+/// Demands that clients are told of the slots that others lack.
+fn demand_recalls<P, F>(sessions: &mut Sessions, demands: &mut VecDeque<Demand<P, F>>) {
+    let recalls = sessions.drain_recalls();
+    demands.extend(recalls.map(|(client, session)| Demand::RecallSlots { client, session }));
 }
 
 /// Renews the lease of a client, also if it ran out, and nobody wanted what the client has.

@@ -1,6 +1,7 @@
 //! Sessions, their slots and their connections (RFC 8881 §2.10).
 
 mod back;
+mod budget;
 mod slots;
 
 use crate::Random;
@@ -8,12 +9,16 @@ use crate::address::{AddressKey, may_grow};
 use crate::limits::{MAX_CONNECTIONS_PER_SESSION, MAX_SESSIONS_PER_CLIENT};
 pub(crate) use back::{BackSlot, CallbackSettings};
 pub use back::{CallbackCredential, CallbackResult, CallbackSlot, SysCallbackCredential};
+use budget::Budget;
 use bytes::Bytes;
 use nfs_proto::v4::session::{ChannelAttributes, ClientDirection, SequenceArgs, ServerDirection};
 use nfs_proto::v4::{ClientId, SequenceId, SessionId, SlotId, Status};
 use slab::Slab;
-use slots::{Budget, Slots, Step};
+use slots::{Slots, Step};
 use std::collections::HashMap;
+
+/// Sessions that are looked at for slots that others lack, with each SEQUENCE and each new session.
+const SESSIONS_AT_ONCE: usize = 16;
 
 /// A connection. The caller numbers them, and uses no number twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,6 +129,12 @@ impl Session {
         bindings.any(|binding| binding.connection == connection)
     }
 
+    /// Returns the highest slot that the client is asked to use, if it may still use others.
+    pub(crate) fn recalled_to(&self) -> Option<SlotId> {
+        let (highest, target) = self.highest_slots();
+        Some(target).filter(|&target| target < highest)
+    }
+
     /// Highest slot that the client may use, and highest that it is asked to use.
     pub(crate) fn highest_slots(&self) -> (SlotId, SlotId) {
         let highest = |slots: u32| SlotId(slots - 1);
@@ -156,11 +167,15 @@ pub(crate) struct Sessions {
     sessions: Slab<Session>,
     /// Sessions of each client.
     of_client: HashMap<ClientId, Vec<usize>>,
-    /// Number of sessions of each address.
-    of_address: HashMap<AddressKey, usize>,
     /// Sessions of each connection.
     of_connection: HashMap<ConnectionId, Vec<usize>>,
     budget: Budget,
+    /// Sessions whose clients are to be told that they should use fewer slots.
+    recalls: Vec<(ClientId, SessionId)>,
+    /// The session that is looked at next when slots are lacking.
+    next_look: usize,
+    /// Places of sessions that were looked at since the last one that had too many slots.
+    looked_at: usize,
     max: usize,
     fore: ChannelLimits,
     back: ChannelLimits,
@@ -173,9 +188,11 @@ impl Sessions {
         Self {
             sessions: Slab::new(),
             of_client: HashMap::new(),
-            of_address: HashMap::new(),
             of_connection: HashMap::new(),
             budget: Budget::new(slots),
+            recalls: Vec::new(),
+            next_look: 0,
+            looked_at: 0,
             max,
             fore,
             back,
@@ -240,7 +257,7 @@ impl Sessions {
             ..granted
         };
         let of_client = self.of_client.get(&client).map_or(0, Vec::len);
-        let of_address = self.of_address.get(&wishes.address).copied().unwrap_or(0);
+        let of_address = self.budget.sessions_of(wishes.address);
         let has_room = may_grow(of_address, self.sessions.len(), self.max);
         match has_room && of_client < MAX_SESSIONS_PER_CLIENT {
             true => Ok((fore, back)),
@@ -262,8 +279,8 @@ impl Sessions {
         connection: ConnectionId,
     ) -> Result<&Session, Status> {
         let (mut fore, back) = self.grant(client, wishes)?;
-        let sessions = self.sessions.len() + 1;
-        let slots = Slots::new(fore.max_requests, &mut self.budget, sessions);
+        self.budget.begin_session(wishes.address);
+        let slots = Slots::new(fore.max_requests, self.budget.room(wishes.address));
         fore.max_requests = slots.active();
         let entry = self.sessions.vacant_entry();
         let index = entry.key();
@@ -285,8 +302,9 @@ impl Sessions {
             connections: Vec::new(),
         });
         self.of_client.entry(client).or_default().push(index);
-        *self.of_address.entry(wishes.address).or_default() += 1;
         self.bind(index, connection, true, wishes.callbacks);
+        self.looked_at = 0;
+        self.recall_slots();
         Ok(&self.sessions[index])
     }
 
@@ -360,25 +378,53 @@ impl Sessions {
         must_be_bound: bool,
     ) -> Result<Place, Status> {
         let index = self.index(args.session)?;
-        let sessions = self.sessions.len();
         let session = &mut self.sessions[index];
         let is_bound = session.is_bound(connection);
         if !is_bound && must_be_bound {
             return Err(Status::ConnectionNotBound);
         }
-        let step = session
-            .slots
-            .check(args, digest, &mut self.budget, sessions)?;
+        let address = session.address;
+        let step = (session.slots).check(args, digest, &mut self.budget, address)?;
         // RFC 8881 §2.10.3.1: a SEQUENCE binds its connection to the fore channel.
         if !is_bound {
             self.bind(index, connection, true, false);
         }
+        self.recall_slots();
         Ok(match step {
             Step::New => Place::New,
             Step::Replay(reply) => Place::Replay(reply),
             Step::Uncached => Place::Uncached,
             Step::InProgress => Place::InProgress,
         })
+    }
+
+    /// Looks for sessions with more slots than their part, if slots are lacking: at some at a time, in turns. None is asked twice for
+    /// the same slots.
+    fn recall_slots(&mut self) {
+        let places = self.sessions.capacity();
+        for _ in 0..SESSIONS_AT_ONCE {
+            if !self.budget.is_lacking() || self.looked_at >= places {
+                return;
+            }
+            self.looked_at += 1;
+            let index = self.next_look;
+            self.next_look = (index + 1) % places;
+            let Some(session) = self.sessions.get_mut(index) else {
+                continue;
+            };
+            if (session.slots).recall(self.budget.room(session.address)) {
+                self.looked_at = 0;
+                // Others read it in the next reply.
+                if session.has_back_connection() {
+                    self.recalls.push((session.client, session.id));
+                }
+            }
+        }
+    }
+
+    /// Takes the sessions whose clients are to be told that they should use fewer slots.
+    pub(crate) fn drain_recalls(&mut self) -> impl Iterator<Item = (ClientId, SessionId)> {
+        self.recalls.drain(..)
     }
 
     /// Keeps the reply of a request, if its session still is there, and the reply is no larger than the session
@@ -414,14 +460,10 @@ impl Sessions {
         let index = self.index(id)?;
         let session = self.sessions.remove(index);
         self.destroyed += 1;
-        session.slots.give_back(&mut self.budget);
+        self.looked_at = 0;
+        session.slots.give_back(self.budget.room(session.address));
+        self.budget.end_session(session.address);
         forget(&mut self.of_client, session.client, index);
-        let of_address = self.of_address.get_mut(&session.address);
-        let of_address = of_address.expect("an address with a session");
-        *of_address -= 1;
-        if *of_address == 0 {
-            self.of_address.remove(&session.address);
-        }
         for binding in session.connections {
             forget(&mut self.of_connection, binding.connection, index);
         }
@@ -449,7 +491,8 @@ impl Sessions {
     pub(crate) fn entries(&self) -> usize {
         self.sessions.len()
             + self.of_client.len()
-            + self.of_address.len()
+            + self.budget.entries()
+            + self.recalls.len()
             + self.of_connection.len()
     }
 }

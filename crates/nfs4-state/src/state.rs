@@ -2,6 +2,7 @@
 
 mod listing;
 mod locking;
+mod of_file;
 mod opening;
 
 use crate::Random;
@@ -9,16 +10,18 @@ use crate::address::AddressKey;
 use crate::client_map::ClientMap;
 use crate::limits::{Limits, SEQID_WINDOW};
 use crate::lock::LockTable;
+use crate::steady_map::SteadyMap;
 use nfs_proto::v4::open::{ShareAccess, ShareDeny};
 use nfs_proto::v4::{ClientId, SpecialStateId, StateId, Status};
 use slab::Slab;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
 pub(crate) use listing::{Page, UsageOfClient};
 pub use locking::{Denied, Locker};
 pub(crate) use locking::{LockCall, LockRefusal};
+use of_file::File;
 pub(crate) use opening::OpenCall;
 
 /// An owner of locks.
@@ -49,6 +52,25 @@ impl From<Status> for Refusal {
     }
 }
 
+/// Clients whose state is in the way, each once.
+#[derive(Debug, Default)]
+struct InTheWay(Vec<ClientId>);
+
+impl InTheWay {
+    fn add(&mut self, client: ClientId) {
+        // Most of what a client has comes in a row.
+        if self.0.last() != Some(&client) {
+            self.0.push(client);
+        }
+    }
+
+    fn all(mut self) -> Vec<ClientId> {
+        self.0.sort_unstable();
+        self.0.dedup();
+        self.0
+    }
+}
+
 /// Whether state of a client gives way to that of others, as the client's lease has run out.
 pub(crate) type Yields<'a> = &'a dyn Fn(ClientId) -> bool;
 
@@ -71,7 +93,11 @@ struct Entry<F> {
 #[derive(Debug)]
 enum Kind {
     Open(Open),
-    Locks { open: u32 },
+    Locks {
+        open: u32,
+        /// Place in the list of its open.
+        at_open: usize,
+    },
 }
 
 /// Share reservation of an open.
@@ -85,18 +111,8 @@ struct Open {
     denies: u8,
     /// Lock owners in this open.
     locks: Vec<u32>,
-    /// Place in the list of its file.
+    /// Place among the opens of its file that have the same access and denial.
     at_file: usize,
-}
-
-/// A file that is open.
-#[derive(Debug, Default)]
-struct File {
-    opens: Vec<u32>,
-    /// Number of opens that read, and that write.
-    access: [usize; 2],
-    /// Number of opens that deny reading, and writing.
-    deny: [usize; 2],
 }
 
 #[derive(Debug)]
@@ -114,8 +130,8 @@ struct Owner {
 struct OfClient {
     address: AddressKey,
     states: Vec<u32>,
-    open_owners: HashMap<Arc<[u8]>, u32>,
-    lock_owners: HashMap<Arc<[u8]>, u32>,
+    open_owners: BTreeMap<Arc<[u8]>, u32>,
+    lock_owners: BTreeMap<Arc<[u8]>, u32>,
     opens: usize,
     locks: usize,
     waiting: usize,
@@ -136,36 +152,39 @@ struct OfAddress {
 #[derive(Debug)]
 pub(crate) struct States<F> {
     entries: Slab<Entry<F>>,
-    files: HashMap<F, File>,
+    files: SteadyMap<F, File>,
     owners: Slab<Owner>,
     clients: ClientMap<OfClient>,
     addresses: HashMap<AddressKey, OfAddress>,
     /// The open of an owner and file.
-    opens: HashMap<(u32, F), u32>,
+    opens: SteadyMap<(u32, F), u32>,
     /// The state of an open and lock owner.
-    lock_states: HashMap<(u32, u32), u32>,
+    lock_states: SteadyMap<(u32, u32), u32>,
     pub(crate) locks: LockTable<F, Holder>,
     /// Number of locks of owners of other protocols: together they count as one address.
     other_locks: usize,
     limits: Limits,
     /// States that are gone, with their files.
     released: Vec<(F, StateId)>,
+    /// Reads and writes with special state ids that are being executed.
+    running: HashMap<F, [usize; 2]>,
 }
 
 impl<F: Clone + Eq + Hash> States<F> {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             entries: Slab::new(),
-            files: HashMap::new(),
+            files: SteadyMap::default(),
             owners: Slab::new(),
             clients: ClientMap::default(),
             addresses: HashMap::new(),
-            opens: HashMap::new(),
-            lock_states: HashMap::new(),
+            opens: SteadyMap::default(),
+            lock_states: SteadyMap::default(),
             locks: LockTable::new(limits.locks),
             other_locks: 0,
             limits,
             released: Vec::new(),
+            running: HashMap::new(),
         }
     }
 
@@ -239,7 +258,7 @@ impl<F: Clone + Eq + Hash> States<F> {
     fn open_by_any(&self, at: u32) -> (u32, &Open) {
         match &self.entries[at as usize].kind {
             Kind::Open(open) => (at, open),
-            Kind::Locks { open } => (*open, self.open(*open)),
+            Kind::Locks { open, .. } => (*open, self.open(*open)),
         }
     }
 
@@ -373,8 +392,8 @@ impl<F: Clone + Eq + Hash> States<F> {
             OfClient {
                 address,
                 states: Vec::new(),
-                open_owners: HashMap::new(),
-                lock_owners: HashMap::new(),
+                open_owners: BTreeMap::new(),
+                lock_owners: BTreeMap::new(),
                 opens: 0,
                 locks: 0,
                 waiting: 0,
@@ -463,6 +482,7 @@ impl<F: Clone + Eq + Hash> States<F> {
             + self.lock_states.len()
             + self.locks.held()
             + self.locks.waiting()
+            + self.running.len()
     }
 }
 

@@ -5,6 +5,7 @@ mod files;
 mod grace;
 mod listing;
 mod model;
+mod much;
 mod sessions;
 
 use crate::limits::Limits;
@@ -65,6 +66,7 @@ struct World {
     records: BTreeMap<Arc<[u8]>, u32>,
     released: Vec<(u32, StateId)>,
     told: Vec<(ClientId, Vec<u8>, u32)>,
+    recalled: Vec<SessionId>,
 }
 
 /// A client with a session.
@@ -94,6 +96,7 @@ impl World {
             records,
             released: Vec::new(),
             told: Vec::new(),
+            recalled: Vec::new(),
         }
     }
 
@@ -118,6 +121,7 @@ impl World {
                     self.told.push((client, owner.to_vec(), file));
                 }
                 Demand::Release { file, state } => self.released.push((file, state)),
+                Demand::RecallSlots { session, .. } => self.recalled.push(session),
             }
         }
         answer

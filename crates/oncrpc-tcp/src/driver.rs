@@ -136,7 +136,7 @@ impl Driver {
                 return Poll::Ready(ConnectionEnd::Io(error));
             }
             let blocked = output.blocked.is_some();
-            let draining = match self.ends.requests().first() {
+            let draining = match self.ends.requests().prevailing() {
                 // The service closes behind its replies, which may take the peer a while.
                 Some(End::Closed) => true,
                 Some(End::ByService) if blocked => true,

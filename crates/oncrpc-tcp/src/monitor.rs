@@ -159,7 +159,7 @@ impl Shared {
             peer: self.caller.addr,
             listener,
             since: of.since,
-            is_closing: self.ends.first().is_some(),
+            is_closing: self.ends.prevailing().is_some(),
             calls: of.calls.load(Relaxed),
             in_flight: of.on_task.load(Relaxed) + self.jobs(),
             jobs: of.jobs.load(Relaxed),

@@ -344,13 +344,13 @@ impl Accepting {
         let (log, addr) = (&self.log, stream.peer());
         if !(self.admit)(addr.ip()) {
             log.warn_of(PeerGroup::of(addr.ip()), |listen| {
-                tracing::warn!(listen, %addr, "refused a connection: the address is not allowed");
+                tracing::warn!(listen, peer = %addr, "refused a connection: the address is not allowed");
             });
             return None;
         }
         let refused = |group, error: &dyn Error| {
             log.warn_of(group, |listen| {
-                tracing::warn!(listen, %addr, error = %Chain(error), "refused a connection");
+                tracing::warn!(listen, peer = %addr, error = %Chain(error), "refused a connection");
             });
         };
         let caller = match self.origin(&stream, addr) {
@@ -358,7 +358,7 @@ impl Accepting {
             Err(error) => {
                 match error.is_for_the_log() {
                     true => refused(error.group(), &error),
-                    false => tracing::debug!(%addr, %error, "gone before it was taken in"),
+                    false => tracing::debug!(peer = %addr, %error, "gone before it was taken in"),
                 }
                 return None;
             }

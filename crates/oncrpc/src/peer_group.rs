@@ -1,6 +1,7 @@
 //! Groups of clients that count as one peer.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// A group of clients that count as one peer wherever peers share a resource.
@@ -8,10 +9,10 @@ use std::net::{IpAddr, Ipv6Addr};
 /// For other machines, a group is one IPv4 address or one IPv6 /64, since a host can use every
 /// address of its /64 (RFC 4291 §2.5.4). On the server's machine every user can use all of its
 /// addresses, including 127/8: there a group is one user, or all users if they are not identified.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerGroup(Group);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
     Address(IpAddr),
     ThisMachine,
@@ -47,6 +48,13 @@ impl PeerGroup {
             Group::ThisMachine => 1,
             Group::User(uid) => 1 << 32 | u128::from(uid),
         }
+    }
+}
+
+/// Writes its [number](PeerGroup::number), as one piece: calls look their address up in several tables.
+impl Hash for PeerGroup {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u128(self.number());
     }
 }
 

@@ -84,7 +84,7 @@ impl EndRequests {
     }
 
     /// The request that counts.
-    pub fn first(&self) -> Option<End> {
+    pub fn prevailing(&self) -> Option<End> {
         let last = self.0.asked.load(Acquire).checked_ilog2()?;
         Some(End::ALL[last as usize])
     }
@@ -183,7 +183,9 @@ impl Ends {
     pub async fn asked(&mut self) -> End {
         poll_fn(|cx| {
             self.listen(cx);
-            self.requests.first().map_or(Poll::Pending, Poll::Ready)
+            self.requests
+                .prevailing()
+                .map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
@@ -231,10 +233,10 @@ mod tests {
         let mut counts = Vec::new();
         for end in End::ALL {
             requests.ask(end);
-            counts.push(requests.first());
+            counts.push(requests.prevailing());
         }
         requests.ask(End::Closed);
-        counts.push(requests.first());
+        counts.push(requests.prevailing());
         let expected = End::ALL.into_iter().chain([End::ServiceFailed]);
         assert_eq!(counts, Vec::from_iter(expected.map(Some)));
         assert!(requests.has(End::Aborted));
@@ -261,9 +263,9 @@ mod tests {
         let caller = Caller::new(([192, 0, 2, 1], 700).into());
         let open = ends.requests().register(&connections, &caller);
         assert!(connections.close(caller.connection));
-        assert_eq!(ends.requests().first(), Some(End::ByService));
+        assert_eq!(ends.requests().prevailing(), Some(End::ByService));
         assert!(connections.abort(caller.connection));
-        assert_eq!(ends.requests().first(), Some(End::Aborted));
+        assert_eq!(ends.requests().prevailing(), Some(End::Aborted));
         assert_eq!((before.0.load(Relaxed), now.0.load(Relaxed)), (0, 2));
         drop(open);
     }

@@ -13,8 +13,8 @@
 //! are CPUs: a thread that wakes up wakes the next one if jobs wait, before it begins its own job,
 //! and takes another job after it.
 //!
-//! Deferred work returns its thread at once and replies later from elsewhere, so it holds up no
-//! other job.
+//! Deferred work may return its thread at once and reply later from elsewhere; then it holds up no other job. A COMPOUND of NFS
+//! version 4 keeps its thread for as long as its operations work.
 
 use crate::clock;
 use crate::fair_queue::{FairQueue, Turn};

@@ -263,19 +263,12 @@ impl<O: Owner> Connection<O> {
         self.shared.post_receives();
     }
 
-    /// Handles a completion other than a Receive.
+    /// Handles a completion of what this end posted. Messages of the peer go through [`receive`](Self::receive) and
+    /// [`route`](Self::route), as the version decides.
     pub(crate) fn handle_completion(&mut self, completion: Completion) {
         let shared = &mut self.shared;
         match completion {
-            Completion::Receive {
-                buffer,
-                invalidated,
-                ..
-            } => {
-                let header = self.receive(&buffer);
-                self.route(header, buffer, invalidated);
-                self.replace_receive();
-            }
+            Completion::Receive { .. } => unreachable!("the version routes messages"),
             Completion::Send { wr } | Completion::Write { wr } => {
                 shared.posts.completed();
                 match Purpose::of(wr) {

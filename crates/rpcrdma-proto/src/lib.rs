@@ -72,7 +72,8 @@
 //!
 //! # Modules
 //!
-//! Version one reads alone, from the bottom up: `wire` has its formats, `plan` decides how a message
+//! A driver enters at [`Connection`], which is that of [`v2`]; it wraps the one of version one. Version one reads alone, from the
+//! bottom up: `wire` has its formats, `plan` decides how a message
 //! travels, `flow` counts credits, `requester` and `responder` are the two roles, and `connection` holds
 //! both. They know one value, `Agreed`, of what both ends have agreed on. [`v2`] stands above them and
 //! replaces that value; all about designs for remote invalidation is in `invalidation`.

@@ -385,7 +385,8 @@ impl<'a> World<'a> {
             match demand {
                 Demand::Record(ticket, _) => self.storage.push_back(Stored::Made(ticket)),
                 Demand::Remove(ticket, _) => self.storage.push_back(Stored::Removed(ticket)),
-                Demand::NotifyLock { .. } | Demand::Release { .. } => {}
+                Demand::NotifyLock { .. } | Demand::Release { .. } | Demand::RecallSlots { .. } => {
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use hostile_peer::rpc::{accept, accepted, call, call_with, msg, opaque};
 use hostile_peer::{Peer, Target, words};
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Nfs3, NfsAcl3};
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, Programs, Reply, Service};
+use oncrpc::{Answer, Caller, ConnectionId, Programs, ReceivedCall, Reply, ReplyBound, Service};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -73,6 +73,18 @@ impl Service for Watched {
             self.refused.fetch_add(1, SeqCst);
         }
         answer
+    }
+
+    fn reply_bound(&self, call: ReceivedCall<'_>) -> Option<ReplyBound> {
+        self.programs.reply_bound(call)
+    }
+
+    fn closed_in_order(&self, caller: &Caller) {
+        self.programs.closed_in_order(caller);
+    }
+
+    fn connection_ended(&self, connection: ConnectionId) {
+        self.programs.connection_ended(connection);
     }
 }
 

@@ -12,10 +12,11 @@ use super::guest::{Boot, Guest};
 use super::{TestRun, timed};
 
 /// Works of the guest, in this order, and their names.
-const WORKS: [(&str, &str); 4] = [
+const WORKS: [(&str, &str); 5] = [
     ("write", "write 48 MiB"),
     ("read", "read 48 MiB"),
     ("create", "create 300 files"),
+    ("open", "open and close 300 files"),
     ("remove", "remove 300 files"),
 ];
 const MIB: usize = 48;
@@ -51,20 +52,29 @@ pub struct Work {
     pub rounds: Vec<(f64, f64)>,
 }
 
-/// Boots Debian 12's kernel and times both servers in it, so many rounds.
+/// Boots Debian 12's kernel and times both servers in it, so many rounds, over this version of NFS as Linux' mount option
+/// `vers` has it.
 ///
 /// # Errors
 ///
 /// The guest cannot be built or booted, or a piece of work fails.
-pub fn time_servers(program: &Path, rounds: usize, install: bool) -> Result<ServerTimes> {
-    timed("compare", program, install, |run| drive(run, rounds))
+pub fn time_servers(
+    program: &Path,
+    version: &str,
+    rounds: usize,
+    install: bool,
+) -> Result<ServerTimes> {
+    timed("compare", program, install, |run| {
+        drive(run, version, rounds)
+    })
 }
 
-fn drive(run: &TestRun<'_>, rounds: usize) -> Result<ServerTimes> {
+fn drive(run: &TestRun<'_>, version: &str, rounds: usize) -> Result<ServerTimes> {
     let boot = Boot {
         name: "guest",
         script: "compare.sh",
         environment: &[
+            ("VERSION", version.to_owned()),
             ("ROUNDS", rounds.to_string()),
             ("MIB", MIB.to_string()),
             ("FILES", FILES.to_string()),

@@ -1,19 +1,23 @@
 # Linux' NFS client on our server and on the kernel's, in turn; all three are in this guest.
 #
+#   VERSION  of NFS: 3, 4.1 or 4.2
 #   ROUNDS   how often each piece of work is timed, after a round that is checked instead
 #   MIB      size of the file that is written and read
-#   FILES    how many files are made and removed
+#   FILES    how many files are made, opened and removed
 . /lab/lib.sh
 
 # The largest transfer of both, and what a machine with more memory has by itself.
 TRANSFER=1048576
 OURS='20051 20050 /ours'
 KNFSD='20049 20048 /export/knfsd'
+# The root of version 4 is what knfsd exports with fsid=0.
+[ "$VERSION" = 3 ] || KNFSD='20049 20048 /knfsd'
 
 # attach NAME PORT MOUNT_PORT PATH: mounts a server on /mnt/NAME.
 attach() {
   mkdir -p "/mnt/$1" || die mkdir
-  local options="vers=3,nolock,proto=rdma,port=$2,mountproto=tcp,mountport=$3"
+  local options="vers=$VERSION,proto=rdma,port=$2"
+  [ "$VERSION" != 3 ] || options="$options,nolock,mountproto=tcp,mountport=$3"
   mount.nfs "$GUEST_IP:$4" "/mnt/$1" -o "$options,rsize=$TRANSFER,wsize=$TRANSFER" || die "mount of $1"
   grep " /mnt/$1 " /proc/mounts
   same "transfers of $1" "rsize=$TRANSFER,wsize=$TRANSFER" \
@@ -28,6 +32,7 @@ nfsd_up
 exportfs -o rw,no_root_squash,insecure,fsid=0,no_subtree_check,sync '*:/export' || die 'exportfs fails'
 # Nobody but root reaches what is served, so that ours need not fear that somebody has a file locked.
 chmod 700 /export
+[ "$VERSION" = 3 ] || echo Y >/proc/fs/nfsd/v4_end_grace || die 'the grace period of nfsd does not end'
 mkdir /export/ours /export/knfsd || die mkdir
 /lab/rpcrdma serve /ours=/export/ours --listen "$GUEST_IP:${OURS%% *}" --mount-port 20050 \
   --allow "$GUEST_IP" --squash none --no-crc --state-dir /run/ours --json >/run/listening 2>/run/serve.log &
@@ -45,6 +50,10 @@ work_create() {
   local i
   for ((i = 0; i < FILES; i++)); do : >"/mnt/$1/file-$i" || return; done
 }
+work_open() {
+  local i
+  for ((i = 0; i < FILES; i++)); do : <"/mnt/$1/file-$i" || return; done
+}
 work_remove() {
   local i names=()
   for ((i = 0; i < FILES; i++)); do names+=("/mnt/$1/file-$i"); done
@@ -58,11 +67,12 @@ check_read() {
   diff -q /tmp/data "/mnt/$1/data"
 }
 check_create() { same "files of $1" "$FILES" "$(ls "/export/$1" | grep -c '^file-')"; }
+check_open() { check_create "$1"; }
 check_remove() { same "files left of $1" 0 "$(ls "/export/$1" | grep -c '^file-')"; }
 
 for ((round = 0; round <= ROUNDS; round++)); do
   step "round $round of $ROUNDS"
-  for work in write read create remove; do
+  for work in write read create open remove; do
     for server in ours knfsd; do
       # Nothing of one piece of work is left to do in the next, and what is read comes from the server.
       case $work in

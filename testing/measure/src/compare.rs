@@ -39,6 +39,11 @@ pub struct Options {
     #[arg(long, conflicts_with_all = ["scratch", "only"])]
     guest: bool,
 
+    /// Version of NFS of --guest
+    #[arg(long, value_name = "VERSION", default_value = "3", requires = "guest", conflicts_with = "gateway",
+        value_parser = ["3", "4.1", "4.2"])]
+    nfs: String,
+
     /// Compare many small files on a disk instead: our server with nfs-ganesha, as root
     #[arg(long, conflicts_with_all = ["guest", "scratch"])]
     ganesha: bool,
@@ -136,7 +141,7 @@ pub fn run(options: &Options) -> Result<()> {
     let (rows, guest) = if options.guest {
         let (rows, guest) = match options.gateway {
             true => linux::measure(&program, rounds, options.install)?,
-            false => servers::measure(&program, rounds, options.install)?,
+            false => servers::measure(&program, &options.nfs, rounds, options.install)?,
         };
         (rows, Some(guest))
     } else {

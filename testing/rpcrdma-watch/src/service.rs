@@ -2,7 +2,7 @@
 
 use super::party::Party;
 use oncrpc::xdr::{Payload, Reader};
-use oncrpc::{Answer, Caller, ConnectionId, Service};
+use oncrpc::{Answer, Caller, ConnectionId, ReceivedCall, ReplyBound, Service};
 use std::sync::Arc;
 
 impl Party {
@@ -25,6 +25,14 @@ impl Service for WatchedService {
     fn call(&self, call: Payload, caller: &Caller) -> Answer {
         self.party.executed(Reader::from(&call).u32().unwrap_or(0));
         self.inner.call(call, caller)
+    }
+
+    fn reply_bound(&self, call: ReceivedCall<'_>) -> Option<ReplyBound> {
+        self.inner.reply_bound(call)
+    }
+
+    fn keeps_calls(&self) -> bool {
+        self.inner.keeps_calls()
     }
 
     fn closed_in_order(&self, caller: &Caller) {

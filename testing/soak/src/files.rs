@@ -19,7 +19,7 @@ use nfs_proto::{CreateVerifier, FileHandle, Name, SetAttributes, Stable, Status}
 use nfs_server::{ExportOptions, Exports, HandleKey, MemFs, Mount3, Squash};
 use oncrpc::auth::Credential;
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, Programs, Service, Transport};
+use oncrpc::{Answer, Caller, Programs, ReceivedCall, ReplyBound, Service, Transport};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::task::JoinSet;
@@ -96,6 +96,10 @@ struct WithoutReplyCache(Exports);
 impl Service for WithoutReplyCache {
     fn call(&self, call: Payload, caller: &Caller) -> Answer {
         programs(&self.0).call(call, caller)
+    }
+
+    fn reply_bound(&self, call: ReceivedCall<'_>) -> Option<ReplyBound> {
+        programs(&self.0).reply_bound(call)
     }
 }
 

@@ -4,16 +4,21 @@
 //! or drops, as a connection does that ends. It sees each reply when it is made, and tells a model of it ([`reference`]), also where the
 //! client does not get it and has to repeat its request.
 
+mod back;
 mod choices;
 mod ends;
+mod lines;
 mod machine;
 mod reference;
 mod site;
+mod targets;
 mod wire;
 
 use crate::dice::Dice;
 use crate::stage::{Stage, count};
+use back::Back;
 use machine::{Live, Machine, Slot};
+use nfs_proto::v4::lock::LockType;
 use nfs_proto::v4::{ClientId, StateId, Status};
 use oncrpc::Caller;
 use oncrpc::xdr::Payload;
@@ -21,6 +26,7 @@ use reference::{Circumstances, Reference};
 use site::{Answered, Copy, Site, advance, outcome};
 use std::collections::VecDeque;
 use std::time::Duration;
+use targets::Targets;
 use wire::{At, Got, Op, Outcome};
 
 /// Names of files, and of directories.
@@ -59,6 +65,7 @@ struct Sim<'a> {
     /// Requests whose clients have no use for a reply any more.
     orphans: Vec<Request>,
     reference: Reference,
+    back: Back,
     graveyard: VecDeque<StateId>,
     lines: VecDeque<String>,
     stamp: u8,
@@ -72,8 +79,8 @@ struct Request {
     epoch: u32,
     op: Op,
     is_lie: bool,
-    /// It was executed some time after it was looked at.
-    is_late: bool,
+    /// That of the slots when it was first sent.
+    generation: u32,
     graced: bool,
     /// It was not sent as yet.
     is_new: bool,
@@ -99,6 +106,7 @@ impl<'a> Sim<'a> {
             dice,
             orphans: Vec::new(),
             reference: Reference::default(),
+            back: Back::default(),
             graveyard: VecDeque::new(),
             lines: VecDeque::new(),
             stamp: 0,
@@ -152,6 +160,9 @@ impl<'a> Sim<'a> {
         }
         if self.machines[at].silent_until <= self.site.now() {
             self.act(at)?;
+            if self.dice.coin() {
+                self.answer_call(at)?;
+            }
         }
         self.check_usage()
     }
@@ -192,11 +203,24 @@ impl<'a> Sim<'a> {
         let Some(live) = &self.machines[at].live else {
             return self.connect(at);
         };
-        let slot = self.dice.below(live.slots.len());
-        match live.slots[slot].request {
-            Some(_) => self.go_on(at, slot),
-            None if self.dice.once_in(12) => self.lie_about_session(at, slot),
-            None => self.begin(at, slot),
+        let mut slot = self.dice.below(live.slots.len());
+        if live.slots[slot].request.is_some() {
+            return self.go_on(at, slot);
+        }
+        if self.dice.once_in(12) {
+            return self.lie_about_session(at, slot);
+        }
+        if self.dice.once_in(40) {
+            return self.bind(at);
+        }
+        if !self.dice.once_in(4) {
+            // As Linux does.
+            let lowest = live.slots.iter().position(|slot| slot.request.is_none());
+            slot = lowest.unwrap_or(slot);
+        }
+        match live.targets.allow(slot) {
+            true => self.begin(at, slot),
+            false => Ok(()),
         }
     }
 
@@ -222,9 +246,9 @@ impl<'a> Sim<'a> {
         let machine = &mut self.machines[at];
         if machine.callers.is_empty() || self.dice.once_in(20) {
             let host = u8::try_from(at).expect("a few machines") + 1;
-            machine
-                .callers
-                .push(Caller::new(([127, 0, 0, host], 700).into()));
+            let caller = Caller::new(([127, 0, 0, host], 700).into());
+            machine.callers.push(caller);
+            self.site.lines.connect(&caller);
             count(&self.stage.counts.connections);
         }
         if machine.callers.len() > 3 {
@@ -246,7 +270,7 @@ impl<'a> Sim<'a> {
             (Err(Status::Delay), _) => return Ok(()),
             other => return Err(format!("EXCHANGE_ID: {other:?}")),
         };
-        let slots = self.dice.of(&[1, 2, 2, 4, 8]);
+        let slots = self.dice.of(&[1, 2, 2, 4, 8, 16, 32]);
         let call = wire::create_session(id, sequence, slots);
         let repeated = Payload::new(wire::flat(&call), 0);
         let reply = self.site.call_now(call, &caller);
@@ -285,6 +309,7 @@ impl<'a> Sim<'a> {
             epoch,
             is_complete,
             slots: (0..granted).map(|_| Slot::default()).collect(),
+            targets: Targets::new(granted),
         });
         machine.plan = match is_complete {
             true => VecDeque::new(),
@@ -300,6 +325,45 @@ impl<'a> Sim<'a> {
 
     fn call(&mut self, call: Payload, caller: &Caller) -> Result<Outcome, String> {
         outcome(&self.site.call_now(call, caller))
+    }
+
+    /// A machine is called, if there is a call for it.
+    fn answer_call(&mut self, at: usize) -> Result<(), String> {
+        let machine = &mut self.machines[at];
+        let mut callers = machine.callers.iter();
+        let Some(call) = callers.find_map(|caller| self.site.lines.take(caller)) else {
+            return Ok(());
+        };
+        let live = machine.live.as_mut();
+        let live = live.map(|live| (live.session, &mut live.targets));
+        let executed = self.back.answer(&mut self.dice, live, call)?;
+        if let Some(what) = executed {
+            count(&self.stage.counts.called_back);
+            self.note(|| format!("{at} is called: {what:?}"));
+        }
+        Ok(())
+    }
+
+    /// A machine binds one of its connections to its session.
+    fn bind(&mut self, at: usize) -> Result<(), String> {
+        let caller = self.caller(at);
+        let Some(live) = &self.machines[at].live else {
+            return Ok(());
+        };
+        let (client, session, epoch) = (live.client, live.session, live.epoch);
+        let bound = self.call(wire::bind(session), &caller)?;
+        self.note(|| {
+            format!(
+                "{at} binds a connection: {:?} {:?}",
+                bound.status, bound.got
+            )
+        });
+        match (bound.status, bound.got) {
+            (Ok(()), Got::Bound(_)) => Ok(()),
+            (Err(Status::BadSession), _) if epoch != self.site.epoch => Ok(()),
+            (Err(Status::BadSession), _) => self.reference.lose(client, self.site.now()),
+            other => Err(format!("BIND_CONN_TO_SESSION: {other:?}")),
+        }
     }
 
     /// A machine sends a new request.
@@ -348,7 +412,7 @@ impl<'a> Sim<'a> {
             epoch: live.epoch,
             op,
             is_lie,
-            is_late: false,
+            generation: live.targets.generation,
             graced: false,
             is_new: true,
             flat: wire::flat(&message).to_vec(),
@@ -401,7 +465,6 @@ impl<'a> Sim<'a> {
     ) -> Result<(), String> {
         match answer {
             Answered::Later(copy) => {
-                request.is_late = true;
                 request.copies.push((is_first, copy));
             }
             Answered::Nothing => {}
@@ -441,9 +504,13 @@ impl<'a> Sim<'a> {
                 in_grace: request.graced || is_in_grace,
                 is_in_grace,
                 is_lie: request.is_lie,
-                is_late: request.is_late,
             };
             self.reference.apply(when, &request.op, &what)?;
+            if let (Op::Lock { locker, kind, .. }, Err(Status::Denied)) = (&request.op, what.status)
+                && matches!(kind, LockType::ReadWait | LockType::WriteWait)
+            {
+                self.back.waits.insert((request.client, *locker));
+            }
             if what.status.is_ok() {
                 count(&self.stage.counts.answered);
             }
@@ -541,6 +608,11 @@ impl<'a> Sim<'a> {
             }
             self.leave_session(at);
             return;
+        }
+        if let (Some(slots), Some(live)) = (what.slots, &mut machine.live)
+            && live.session == request.at.session
+        {
+            live.take_slots(&request, slots);
         }
         let buried = machine.learn(&request.op, request.epoch, &what);
         if let Some(buried) = buried {

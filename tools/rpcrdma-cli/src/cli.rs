@@ -19,13 +19,13 @@ use crate::gateway::{self, GatewayArgs};
 use crate::get::{self, GetArgs};
 use crate::given::given;
 use crate::ln::{self, LnArgs};
-use crate::log::{LogFilter, LogFormat, Target};
 use crate::ls::{self, LsArgs};
 use crate::man_pages::{self, ManPagesArgs};
 use crate::mkdir::{self, MkdirArgs};
 use crate::mv::{self, MvArgs};
 use crate::ping::{self, PingArgs};
 use crate::probe::{self, ProbeArgs};
+use crate::progress::AboveProgress;
 use crate::put::{self, PutArgs};
 use crate::rm::{self, RmArgs};
 use crate::rmdir::{self, RmdirArgs};
@@ -38,6 +38,7 @@ use crate::touch::{self, TouchArgs};
 use crate::version;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use rpcrdma_daemon::log::{self, FlushOnDrop, LogFilter, Target};
 use std::str::FromStr;
 
 /// NFS over RDMA in userspace, with RDMA devices or without: serve it, access it, inspect it
@@ -145,26 +146,18 @@ impl Cli {
         Ok(cli)
     }
 
-    /// Filter of the log, if the user gives one.
-    pub(crate) fn log_filter(&self) -> Option<LogFilter> {
-        self.log.clone()
-    }
-
-    /// In which form to log, if the user says.
-    pub(crate) fn log_format(&self) -> Option<LogFormat> {
-        match &self.command {
-            Command::Serve(args) => args.log_format,
-            Command::Gateway(args) => args.log_format,
-            _ => None,
-        }
-    }
-
-    /// Target in the log of messages of this program itself.
-    pub(crate) fn log_target(&self) -> Target {
-        match &self.command {
-            Command::Gateway(_) => Target::Gateway,
-            _ => Target::Serve,
-        }
+    /// Logs from now on, above the progress of a copy.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`log::start`].
+    pub(crate) fn start_log(&self) -> anyhow::Result<FlushOnDrop> {
+        let (format, target) = match &self.command {
+            Command::Serve(args) => (args.log_format, Target::Serve),
+            Command::Gateway(args) => (args.log_format, Target::Gateway),
+            _ => (None, Target::Serve),
+        };
+        log::start(self.log.clone(), format, target, AboveProgress)
     }
 
     /// Carries out the command.

@@ -2,7 +2,6 @@
 
 use crate::exit_codes;
 use crate::interrupt::{self, Interrupted};
-use crate::log;
 use crate::output::{self, CannotWrite};
 use crate::progress;
 use crate::shell_patterns;
@@ -11,6 +10,7 @@ pub(crate) use oncrpc::plain;
 use printing::json;
 use rpcrdma_daemon::errors::Several;
 pub(crate) use rpcrdma_daemon::errors::{Misconfigured, Usage, check_none};
+use rpcrdma_daemon::log;
 use rustix::process::Signal;
 use serde::Serialize;
 use std::io::{self, Write};

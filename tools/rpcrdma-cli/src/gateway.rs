@@ -7,7 +7,6 @@ mod check;
 use crate::checks::Checked;
 use crate::failure::{self, Ended};
 use crate::interrupt::{self, Interrupt};
-use crate::log;
 use announce::Announcement;
 #[cfg(test)]
 pub(crate) use announce::{CheckLine, Line};
@@ -16,7 +15,7 @@ use rpcrdma_daemon::gateway::RunningGateway;
 use rpcrdma_daemon::gateway::observed::Observed;
 use rpcrdma_daemon::gateway::sockets::Sockets;
 use rpcrdma_daemon::signals::Signals;
-use rpcrdma_daemon::systemd;
+use rpcrdma_daemon::{log, systemd};
 use std::io::{self, Write};
 
 /// Runs the command.

@@ -3,8 +3,8 @@
 //! Each command is a module with its arguments and a `run`. What they share is what a user sees: how
 //! servers and files are named (`endpoint`, `session`), how connections are made (`transport`,
 //! `connect`), how many files are worked on at a time (`in_flight`), how they are changed (`modes`, `change`)
-//! and shown (`show`, `times`, `owners`), how copies of the library `nfs-copy` are shown (`copying`, `progress`), how a
-//! command ends (`failure`, `interrupt`), and where it logs (`log`). Here, and nowhere else, a provider is chosen.
+//! and shown (`show`, `times`, `owners`), how copies of the library `nfs-copy` are shown (`copying`, `progress`), and how a
+//! command ends (`failure`, `interrupt`). Here, and nowhere else, a provider is chosen.
 
 mod bench;
 mod cat;
@@ -36,7 +36,6 @@ mod given;
 mod in_flight;
 mod interrupt;
 mod ln;
-mod log;
 mod ls;
 mod man_pages;
 mod mkdir;
@@ -77,7 +76,7 @@ const THREADS_END_WITHIN: Duration = Duration::from_secs(3);
 /// Runs the command that the arguments of the process name.
 pub fn main() -> ExitCode {
     let cli = cli::Cli::from_args();
-    let flushes = match log::start(cli.log_filter(), cli.log_format(), cli.log_target()) {
+    let flushes = match cli.start_log() {
         Ok(flushes) => flushes,
         Err(error) => return failure::exit_code(Err(error)),
     };

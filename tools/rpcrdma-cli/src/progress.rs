@@ -9,7 +9,7 @@ use indicatif::{
 };
 use printing::units;
 use std::fmt;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -39,6 +39,19 @@ pub(crate) fn suspend<T>(print: impl FnOnce() -> T) -> T {
     match bar {
         Some(bar) => bar.suspend(print),
         None => print(),
+    }
+}
+
+/// Standard error, where lines go above the progress of a copy.
+pub(crate) struct AboveProgress;
+
+impl Write for AboveProgress {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        suspend(|| io::stderr().write(line))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }
 
@@ -86,7 +99,7 @@ impl Progress {
     /// Progress of a copy that begins. It is shown on standard error if it is `wanted` and that is a
     /// terminal; with `verbose` the summary is printed in any case.
     pub(crate) fn new(wanted: bool, verbose: bool) -> Self {
-        let terminal = wanted && std::io::stderr().is_terminal();
+        let terminal = wanted && io::stderr().is_terminal();
         let target = if terminal {
             ProgressDrawTarget::stderr()
         } else {
@@ -162,7 +175,7 @@ impl Progress {
         let summary = self.end();
         if self.sums_up {
             // Of a terminal that has gone nobody reads it.
-            let _ = writeln!(std::io::stderr(), "{summary}");
+            let _ = writeln!(io::stderr(), "{summary}");
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The JSON Schemas of docs/schemas: one for each command that has `--json`, made from its types.
 
 use crate::cli::Cli;
-use crate::{bench, devices, df, du, exports, failure, gateway, log, ls, ping, probe};
+use crate::{bench, devices, df, du, exports, failure, gateway, ls, ping, probe};
 use clap::{Command, CommandFactory};
 use rpcrdma_daemon::control;
+use rpcrdma_daemon::log;
 use rpcrdma_daemon::server::announcement;
 use schemars::{JsonSchema, Schema, schema_for};
 use std::collections::BTreeMap;

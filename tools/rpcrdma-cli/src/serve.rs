@@ -4,18 +4,18 @@ mod args;
 mod check;
 mod local_users;
 pub(crate) mod reports;
+pub(crate) mod serving;
 
 use crate::checks::Checked;
 use crate::failure::{self, Ended};
 use crate::interrupt::{self, Interrupt};
-use crate::log;
 pub(crate) use args::ServeArgs;
 use rpcrdma_daemon::server::RunningServer;
 use rpcrdma_daemon::server::announcement::Announcement;
 use rpcrdma_daemon::server::observed::Observed;
 use rpcrdma_daemon::signals::Signals;
 use rpcrdma_daemon::systemd::Sockets;
-use rpcrdma_daemon::{process, systemd};
+use rpcrdma_daemon::{log, process, systemd};
 use std::io::Write;
 use verbs_iwarp::Iwarp;
 

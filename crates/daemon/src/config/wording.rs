@@ -55,7 +55,7 @@ pub(super) fn of_value(key: &str, message: &str, tables: &[Table]) -> String {
             (None, None) => format!("there is no key {field}"),
         };
     }
-    if last == "squash" && message.contains("expected") || message.starts_with("wanted ") {
+    if last == "squash" {
         return "it is \"root\", \"remote-root\", \"all\" or \"none\"".to_owned();
     }
     let Some((found, expected)) = message.split_once(", expected ") else {

@@ -24,7 +24,7 @@ pub struct Named<T> {
 }
 
 /// A word and its value, with the meaning.
-const fn named<T: Copy>(word: &'static str, value: T, about: &'static str) -> Named<T> {
+pub(crate) const fn named<T: Copy>(word: &'static str, value: T, about: &'static str) -> Named<T> {
     Named { word, value, about }
 }
 

@@ -76,15 +76,11 @@ impl Configuration {
     /// Options of the gateway beside its pairs.
     pub fn options(&self) -> GatewayOptions {
         let settings = &self.settings;
-        let server = settings.connections.server();
-        let workers = settings.threads.map_or(server.workers, usize::from);
         GatewayOptions {
             trust_local: settings.trust_local,
-            max_connections: settings.max_connections.into(),
-            idle_timeout: (!settings.idle_timeout.is_zero()).then_some(settings.idle_timeout),
             call_timeout: settings.call_timeout,
             in_file: self.file().is_some(),
-            server: server.with_workers(workers),
+            server: settings.serving.apply(settings.connections.server()),
             client: settings.connections.client(),
             iwarp: settings.connections.iwarp(),
         }

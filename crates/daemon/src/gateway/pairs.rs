@@ -28,11 +28,12 @@ use gateway::{
 use oncrpc::LocalUsers;
 use oncrpc_tcp::rpcbind::Registration;
 use rpc_serving::admission::Admission;
+use rpc_serving::warning_log::WarningLog;
 use rpcrdma::any::{DeviceListeners, Over};
 use rpcrdma::{ClientConfig, Iwarp, ServerConfig, iwarp};
 use socket_owner::{LocalAddresses, SocketOwners};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use verbs::{Provider, SetupError};
@@ -46,15 +47,12 @@ const MORE_CONNECTIONS: &str =
 pub struct GatewayOptions {
     /// Users of this machine may claim any uid, as other machines may.
     pub trust_local: bool,
-    /// Client connections of a pair.
-    pub max_connections: usize,
-    /// Time after which an idle client connection is closed; `None` for never.
-    pub idle_timeout: Option<Duration>,
     /// Time for a call to the server.
     pub call_timeout: Duration,
     /// Whether the pairs are of a file, for the names of settings in messages.
     pub in_file: bool,
-    /// Configuration of RDMA listeners. The gateway sets connections, local users and names.
+    /// Configuration of RDMA listeners, of which TCP listeners have connections and times too. The gateway reduces the
+    /// connections to those that the process has descriptors for, and sets local users and names.
     pub server: ServerConfig,
     /// Configuration of connections to RDMA servers.
     pub client: ClientConfig,
@@ -131,7 +129,7 @@ impl Pairs {
         }
         Self {
             sockets,
-            connections: options.max_connections,
+            connections: options.server.max_connections,
             descriptors: descriptors(),
             told_of_share: None,
             running: Vec::new(),
@@ -280,8 +278,8 @@ impl Pairs {
         upstream: Vec<SocketAddr>,
     ) -> anyhow::Result<Pair> {
         let clients = Arc::new(AllowedClients::new(plan.access(&self.addresses)));
-        let name = Arc::default();
-        let (listen, over_devices) = self.listen(&plan, &clients, &name)?;
+        let log = Arc::<WarningLog>::default();
+        let (listen, over_devices) = self.listen(&plan, &clients, &log)?;
         let upstream_side = self.upstream(&plan, upstream.clone())?;
         let mount_server = plan.mount_server(self.key(&plan, "upstream_mount"));
         let forwarder = MountForwarder::new(mount_server);
@@ -310,7 +308,7 @@ impl Pairs {
         ) {
             first.socket = Some(name.to_owned());
         }
-        name.get_or_init(|| pair.url());
+        log.name_listener(|| pair.url());
         pair.forwarder.name_listener(|| pair.url());
         match self.complete(&mut pair).await {
             Ok(()) => {
@@ -364,7 +362,7 @@ impl Pairs {
         &self,
         plan: &PairPlan,
         clients: &Arc<AllowedClients>,
-        name: &Arc<OnceLock<String>>,
+        log: &Arc<WarningLog>,
     ) -> anyhow::Result<(Listen, OverDevices)> {
         let (options, addr) = (&self.options, plan.listen.addr);
         let connections = self.connections;
@@ -373,7 +371,6 @@ impl Pairs {
                 let mut config = options
                     .server
                     .clone()
-                    .with_idle_timeout(options.idle_timeout)
                     .with_listener_name(format!(
                         "{}://{}",
                         plan.listen.scheme.name(),
@@ -395,7 +392,7 @@ impl Pairs {
                 };
                 let providers = providers.wrapped(|over, provider| {
                     let guarded = self.guarded(provider, over == Over::Devices, clients);
-                    Arc::new(guarded.named(Arc::clone(name)))
+                    Arc::new(guarded.with_log(Arc::clone(log)))
                 });
                 let over_devices = OverDevices {
                     beside: providers.devices_beside().cloned(),
@@ -410,7 +407,7 @@ impl Pairs {
                 limits.connections = connections;
                 limits.connections_of_address = connections.div_ceil(2);
                 limits.connections_hint = Some(MORE_CONNECTIONS);
-                limits.idle = options.idle_timeout.unwrap_or(Duration::MAX);
+                limits.idle = options.server.idle_timeout.unwrap_or(Duration::MAX);
                 let clients = Arc::clone(clients);
                 let listen = Listen::Tcp {
                     listener,

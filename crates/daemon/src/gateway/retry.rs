@@ -165,11 +165,9 @@ pub(super) mod tests {
     pub(in crate::gateway) fn pairs() -> Pairs {
         let options = GatewayOptions {
             trust_local: true,
-            max_connections: 1024,
-            idle_timeout: None,
             call_timeout: Duration::from_secs(300),
             in_file: false,
-            server: ServerConfig::default(),
+            server: ServerConfig::default().with_idle_timeout(None),
             client: ClientConfig::default(),
             iwarp: iwarp::Config::default(),
         };

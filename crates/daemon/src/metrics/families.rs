@@ -423,7 +423,7 @@ impl Families {
         );
         one(
             "connections_refused_total",
-            "Connections that were refused, or never said what they wanted.",
+            "Connections that were refused, or never said what they wanted; over RDMA without those of addresses that no export is for.",
             counts.refused,
         );
         one(

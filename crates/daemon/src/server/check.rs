@@ -158,6 +158,7 @@ impl Listeners<'_> {
     ) -> anyhow::Result<Listening> {
         let options = self.options;
         let providers = open()?;
+        warnings.extend(options.capacity(&providers).warning());
         let mut in_use = PortsInUse::of("server");
         let over_devices = providers.over() == Over::Devices;
         self.try_out(over_devices, &mut in_use, errors);

@@ -308,7 +308,7 @@ impl Configuration {
     }
 
     /// Whom exports without clients of their own are for: nobody, if the server listens for other
-    /// machines and is not told for which.
+    /// machines and is not told for which. In a reload, addresses that take effect at a restart count.
     fn allowed(&self) -> Vec<Clients> {
         match self.settings.allow.is_empty() && self.for_others().next().is_none() {
             true => Network::LOOPBACK.map(Clients::Network).into(),
@@ -331,15 +331,10 @@ impl Configuration {
     /// Configuration of the transport.
     fn transport(&self) -> ServerConfig {
         let settings = &self.settings;
-        let config = settings.connections.server();
-        let workers = settings.threads.map_or(config.workers, usize::from);
-        let idle = (!settings.idle_timeout.is_zero()).then_some(settings.idle_timeout);
+        let config = settings.serving.apply(settings.connections.server());
         config
-            .with_max_connections(settings.max_connections.into())
-            .with_idle_timeout(idle)
             .with_drain_timeout(CALLS_END_WITHIN)
             .with_strict(settings.strict)
-            .with_workers(workers)
             .with_connections_hint(
                 "--max-connections, or max_connections of [server], sets the limit",
             )

@@ -11,10 +11,11 @@ use super::exports::{Export, default_name, normal_name};
 use super::plan::{ClientPlan, Plan, Presence};
 use super::settings::ServerSettings;
 use crate::clients::Clients;
+use crate::config::words::{Word, word};
 use crate::config::{ConfigError, ConfigErrors, ConfigFile, Options, Table, Tables, keys};
 use nfs_server::{Anonymous, ClientOptions, Squash};
 use serde::Deserialize;
-use serde::de::{Deserializer, Visitor};
+use serde::de::{Deserializer, Error, Visitor};
 use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -80,7 +81,8 @@ struct ExportTable {
     nofail: Option<bool>,
     mountpoint: Option<Spanned<MountPoint>>,
     read_only: Option<bool>,
-    squash: Option<SquashWord>,
+    #[serde(default, deserialize_with = "by_word")]
+    squash: Option<Squash>,
     anonuid: Option<u32>,
     anongid: Option<u32>,
     #[serde(default, rename = "client")]
@@ -92,7 +94,8 @@ struct ExportTable {
 struct ClientTable {
     hosts: Option<Spanned<Vec<Spanned<String>>>>,
     read_only: Option<bool>,
-    squash: Option<SquashWord>,
+    #[serde(default, deserialize_with = "by_word")]
+    squash: Option<Squash>,
     anonuid: Option<u32>,
     anongid: Option<u32>,
 }
@@ -129,13 +132,10 @@ impl<'de> Deserialize<'de> for MountPoint {
     }
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum SquashWord {
-    Root,
-    RemoteRoot,
-    All,
-    None,
+/// Reads a value by its word.
+fn by_word<'de, T: Word, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    word(&text).map(Some).map_err(D::Error::custom)
 }
 
 impl ServerFile {
@@ -428,20 +428,14 @@ impl ExportsFile<'_> {
 /// Options with what is given in place of what there was.
 fn options(
     mut options: ClientOptions,
-    (read_only, squash, uid, gid): (Option<bool>, Option<SquashWord>, Option<u32>, Option<u32>),
+    (read_only, squash, uid, gid): (Option<bool>, Option<Squash>, Option<u32>, Option<u32>),
 ) -> ClientOptions {
     let Anonymous {
         uid: old_uid,
         gid: old_gid,
     } = options.anonymous;
     options.read_only = read_only.unwrap_or(options.read_only);
-    options.squash = match squash {
-        None => options.squash,
-        Some(SquashWord::Root) => Squash::Root,
-        Some(SquashWord::RemoteRoot) => Squash::RemoteRoot,
-        Some(SquashWord::All) => Squash::All,
-        Some(SquashWord::None) => Squash::None,
-    };
+    options.squash = squash.unwrap_or(options.squash);
     options.anonymous = Anonymous {
         uid: uid.unwrap_or(old_uid),
         gid: gid.unwrap_or(old_gid),

@@ -293,7 +293,7 @@ pub fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {
     clients::summed_up(&names)
 }
 
-/// The directory of an export at whose path another file system is than when it was opened.
+/// Directory to serve where the path of an export leads to another file system than when it was opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Directories {
     /// The one that was opened: a disk that was unmounted must not have its clients write to what is

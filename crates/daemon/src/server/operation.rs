@@ -98,7 +98,9 @@ impl Operation<'_> {
         watch.ok()
     }
 
-    /// Reads the file again, and serves its exports. A file with an error changes nothing.
+    /// Reads the file again, and serves its exports. A file with an error changes nothing. Listeners stay as they are until a
+    /// restart. Whom they let in changes with the list, which they share; connections that are open stay, and each of their calls
+    /// is judged by the new list.
     async fn reload(&mut self) {
         let Some(file) = self.configuration.file() else {
             tracing::info!(target: "serve", "there is nothing to read again without --config");

@@ -80,6 +80,20 @@ impl ServerOptions {
         let all = self.listen.iter().chain(&self.tcp);
         all.map(SocketAddr::ip).collect()
     }
+
+    /// Connections and open files that a server can have, with all connections over any of these providers.
+    pub(super) fn capacity(&self, providers: &Providers) -> Capacity {
+        let config = &self.transport;
+        Capacity::find(
+            config.max_connections,
+            providers.use_devices(),
+            self.listen.len() + self.tcp.len(),
+            (
+                connections_with_memory(providers, config),
+                config.receive_memory,
+            ),
+        )
+    }
 }
 
 /// A running server. [`run`](Self::run) serves it, and [`shutdown`](Self::shutdown) ends it.
@@ -107,11 +121,8 @@ impl RunningServer {
     pub async fn start(options: ServerOptions, providers: Providers) -> anyhow::Result<Self> {
         let (state_dir, key) = state::open(options.state_dir.as_deref())?;
         let hosts = options.hosts();
-        let (mut config, capacity) = limited(
-            options.transport,
-            &providers,
-            options.listen.len() + options.tcp.len(),
-        );
+        let capacity = options.capacity(&providers);
+        let mut config = limited(options.transport, &capacity);
         if let Some(warning) = capacity.warning() {
             tracing::warn!(target: "serve", "{warning}");
         }
@@ -387,22 +398,11 @@ fn log_sockets(listening: &Listening, (mount, mount_socket): (&[SocketAddr], Opt
     }
 }
 
-/// The configuration with as many connections as the process can have, all of them over any of these providers.
-fn limited(
-    mut config: ServerConfig,
-    providers: &Providers,
-    addresses: usize,
-) -> (ServerConfig, Capacity) {
-    let with_memory = connections_with_memory(providers, &config);
-    let capacity = Capacity::find(
-        config.max_connections,
-        providers.use_devices(),
-        addresses,
-        (with_memory, config.receive_memory),
-    );
+/// The configuration with no more connections than the process can have.
+fn limited(mut config: ServerConfig, capacity: &Capacity) -> ServerConfig {
     config.max_connections = capacity.connections;
     config.max_connections_per_address = capacity.connections.div_ceil(2);
-    (config, capacity)
+    config
 }
 
 /// The limits of a server, in words.

@@ -4,6 +4,7 @@ use super::local_users::Trust;
 use crate::clients::Clients;
 use crate::config::connections::ConnectionSettings;
 use crate::config::keys::{Key, number, path};
+use crate::config::serving::ServingSettings;
 use crate::config::words::word;
 use crate::listen::{self, TcpAddress};
 use crate::reports::ReportPlaces;
@@ -33,9 +34,6 @@ pub fn lease(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Most threads that can be asked for.
-pub const MAX_THREADS: i64 = 256;
-
 /// Settings of a server, beside its exports.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
@@ -57,12 +55,8 @@ pub struct ServerSettings {
     pub lease: Duration,
     /// Whether rpcbind of this machine is told.
     pub rpcbind: bool,
-    /// Threads that serve connections; by default one for each CPU.
-    pub threads: Option<u16>,
-    /// Most connections, if descriptors and memory suffice.
-    pub max_connections: u16,
-    /// Time after which a connection without a call is closed; 0 is never.
-    pub idle_timeout: Duration,
+    /// Settings of threads and connections.
+    pub serving: ServingSettings,
     /// Whether a connection ends whose client sends more than it may.
     pub strict: bool,
     /// Places of metrics and of the control socket.
@@ -83,9 +77,7 @@ impl Default for ServerSettings {
             state_dir: None,
             lease: Duration::from_secs(90),
             rpcbind: false,
-            threads: None,
-            max_connections: 1024,
-            idle_timeout: Duration::from_secs(360),
+            serving: ServingSettings::default(),
             strict: false,
             reports: ReportPlaces::default(),
             connections: ConnectionSettings::default(),
@@ -133,34 +125,18 @@ impl ServerSettings {
             })
             .with_default(),
             Key::flag("rpcbind", |settings: &mut Self| settings.rpcbind = true),
-            Key::value(
-                "threads",
-                number(1..=MAX_THREADS),
-                |settings: &mut Self, n| {
-                    settings.threads = Some(n);
-                },
-            ),
-            Key::value(
-                "max_connections",
-                number(1..=65_535),
-                |settings: &mut Self, n| {
-                    settings.max_connections = n;
-                },
-            )
-            .with_default(),
-            Key::value(
-                "idle_timeout",
-                units::parse_duration,
-                |settings: &mut Self, time| {
-                    settings.idle_timeout = time;
-                },
-            )
-            .with_default(),
-            Key::flag("strict", |settings: &mut Self| settings.strict = true),
         ];
+        let serving =
+            ServingSettings::keys().map(|key| key.within(|all: &mut Self| &mut all.serving));
+        let strict = Key::flag("strict", |settings: &mut Self| settings.strict = true);
         let reports = ReportPlaces::keys().map(|key| key.within(|all: &mut Self| &mut all.reports));
         let connections = ConnectionSettings::keys();
         let connections = connections.map(|key| key.within(|all: &mut Self| &mut all.connections));
-        own.into_iter().chain(reports).chain(connections).collect()
+        own.into_iter()
+            .chain(serving)
+            .chain([strict])
+            .chain(reports)
+            .chain(connections)
+            .collect()
     }
 }

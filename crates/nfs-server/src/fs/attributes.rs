@@ -213,6 +213,9 @@ pub enum SetTime {
 pub struct SetAttributes {
     /// Permissions and the bits of [`mode`].
     pub mode: Option<u32>,
+    /// Permissions in `mode` that a new object does not get, unless its directory has a default access control list, which decides then
+    /// (RFC 8275). Nothing for an object that is there.
+    pub umask: u32,
     /// Owner.
     pub uid: Option<u32>,
     /// Group.

@@ -339,7 +339,10 @@ fn guarded_create_of_an_existing_name_fails_and_unchecked_reuses_it(s: &Subject)
 }
 
 fn exclusive_create_may_be_repeated(s: &Subject) {
-    let exclusive = |verifier: &[u8; 8]| Make::File(CreateHow::Exclusive(*verifier));
+    let exclusive = |verifier: &[u8; 8]| {
+        let set = SetAttributes::default();
+        Make::File(CreateHow::Exclusive(*verifier, set))
+    };
     let file = s.make(s.root(), "f", exclusive(b"\xffbcdefgh")).unwrap();
     let again = s.make(s.root(), "f", exclusive(b"\xffbcdefgh"));
     assert_eq!(again.unwrap(), file);
@@ -355,6 +358,23 @@ fn exclusive_create_may_be_repeated(s: &Subject) {
     s.set(file, set).unwrap();
     let late = s.make(s.root(), "f", exclusive(b"\xffbcdefgh"));
     assert_eq!(late.err(), Some(Error::Exists));
+}
+
+fn new_objects_lack_what_the_umask_of_their_caller_has(s: &Subject) {
+    let set = SetAttributes {
+        umask: 0o027,
+        ..SetAttributes::mode(0o1777)
+    };
+    for (name, what) in [
+        ("f", Make::File(CreateHow::Unchecked(set))),
+        ("g", Make::File(CreateHow::Guarded(set))),
+        ("x", Make::File(CreateHow::Exclusive([1; 8], set))),
+        ("d", Make::Directory(set)),
+        ("p", Make::Special(FileKind::Fifo, (0, 0), set)),
+    ] {
+        let made = s.make(s.root(), name, what).unwrap();
+        assert_eq!(s.stat(made).mode, 0o1750, "{name}");
+    }
 }
 
 fn modes_are_set_whatever_the_umask(s: &Subject) {
@@ -630,9 +650,16 @@ fn unknown_handles_are_stale(s: &Subject) {
     ];
     // What follows may only say where to look for it.
     let changed = (0..known.len().min(16)).map(changed);
+    let of_known = s.fs.attributes(s.lookup(s.root(), "f").unwrap()).wait();
     for file in changed.chain(others).flatten() {
-        assert_eq!(s.fs.attributes(file).wait(), Err(Error::Stale), "{file:?}");
-        assert_eq!(s.lookup(file, "x").err(), Some(Error::Stale));
+        match s.fs.attributes(file).wait() {
+            // tmpfs does not look at the kind of a handle of the kernel.
+            Ok(found) => assert_eq!(Ok(found), of_known, "{file:?}"),
+            Err(error) => {
+                assert_eq!(error, Error::Stale, "{file:?}");
+                assert_eq!(s.lookup(file, "x").err(), Some(Error::Stale));
+            }
+        }
     }
 }
 
@@ -680,6 +707,7 @@ over_all! {
     directory_operations_take_directories_only
     guarded_create_of_an_existing_name_fails_and_unchecked_reuses_it
     exclusive_create_may_be_repeated
+    new_objects_lack_what_the_umask_of_their_caller_has
     modes_are_set_whatever_the_umask
     owner_or_group_that_is_set_again_clears_the_set_id_bits
     times_are_set_to_what_is_asked

@@ -117,7 +117,7 @@ impl<F: FileSystem> Side<F> {
                 let how = match how {
                     0 => CreateHow::Guarded(set),
                     1 => CreateHow::Unchecked(SetAttributes::size(7)),
-                    _ => CreateHow::Exclusive([name; 8]),
+                    _ => CreateHow::Exclusive([name; 8], SetAttributes::default()),
                 };
                 make(self, dir, name, Make::File(how))
             }

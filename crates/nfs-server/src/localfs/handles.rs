@@ -19,6 +19,7 @@ mod trust;
 
 use super::id::{self, IdentifiedBy, TableId};
 use super::open_files::OpenFiles;
+use super::open_files::held::Removal;
 use super::open_files::node::{Gone, Node, NodeFd};
 use super::sys::{Pace, Stat, Try};
 use super::volume::Volume;
@@ -237,6 +238,17 @@ impl FileHandles {
             Finder::Kernel(_) if gone => self.files.take_removed(stat.attributes.fileid, stat),
             Finder::Kernel(_) => None,
             Finder::Table(finder) => finder.removed(parent, name, stat, gone),
+        }
+    }
+
+    /// Keeps a file open, if clients hold it, of which a name is to be removed.
+    pub(super) fn begin_removal(&self, fd: impl AsFd, stat: &Stat) -> Option<Removal<'_>> {
+        match &self.finder {
+            Finder::Kernel(finder) if self.files.has_holds() => {
+                let file = finder.handles.identify(&fd).ok()?;
+                self.files.begin_removal(file, (fd.as_fd(), stat))
+            }
+            Finder::Kernel(_) | Finder::Table(_) => None,
         }
     }
 

@@ -31,6 +31,22 @@ impl Drop for Work {
     }
 }
 
+/// Makes a job that works on a file.
+pub(super) fn slow<T: Failed + 'static>(
+    layers: &Arc<Layers>,
+    file: FileId,
+    op: impl FnOnce(&Layers) -> Try<T> + Send + 'static,
+) -> Outcome<T> {
+    let layers = Arc::clone(layers);
+    Outcome::Slow(Box::new(move || {
+        let begun = layers.jobs.begin(file);
+        let result = begun.and_then(|_work| op(&layers));
+        let result = result.unwrap_or_else(|stop| T::failed(stop.into()));
+        layers.files.shed_if_exhausted();
+        result
+    }))
+}
+
 impl LocalFs {
     /// Runs an operation: at once if it need not wait, otherwise as a job.
     pub(super) fn run<T: Failed + 'static>(
@@ -90,14 +106,7 @@ impl LocalFs {
         file: FileId,
         op: impl FnOnce(&Layers) -> Try<T> + Send + 'static,
     ) -> Outcome<T> {
-        let layers = Arc::clone(&self.layers);
-        Outcome::Slow(Box::new(move || {
-            let begun = layers.jobs.begin(file);
-            let result = begun.and_then(|_work| op(&layers));
-            let result = result.unwrap_or_else(|stop| T::failed(stop.into()));
-            layers.files.shed_if_exhausted();
-            result
-        }))
+        slow(&self.layers, file, op)
     }
 
     /// Runs a change as a job on a file. The job releases its thread while it waits for a sync of

@@ -106,6 +106,11 @@ impl<V> Lru<V> {
         gone
     }
 
+    /// Returns the key of the least recently used value.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.slots.get(self.oldest).map(|slot| slot.key)
+    }
+
     /// Removes a value.
     pub(super) fn remove(&mut self, key: u64) -> Option<V> {
         let at = self.index.remove(&key)?;

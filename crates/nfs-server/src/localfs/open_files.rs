@@ -5,10 +5,12 @@
 //! nothing that is not in the exported file system. It may call the [`Volume`], and knows neither
 //! handles nor callers: how a file is found, and who may use it, is for the layers above.
 //!
-//! **Idle files are closed** (`idle.rs`), and files that clients hold open are not (`held.rs`).
+//! **Idle files are closed** (`idle.rs`), and files that clients hold open are not, as far as there are descriptors for them (`held.rs`,
+//! `holds.rs`).
 
 mod cache;
 pub(in crate::localfs) mod held;
+mod holds;
 mod idle;
 mod limit;
 mod lock_file;
@@ -183,7 +185,7 @@ impl OpenFiles {
 
     /// Removes a file from the held ones, though clients have it open.
     fn forget_held(&self, node: &Node) {
-        let gone = self.cache().forget_held(node);
+        let gone = self.cache().held_mut().0.forget(node);
         drop(gone);
     }
 
@@ -230,7 +232,7 @@ impl OpenFiles {
     }
 
     /// Adds a file to the open files, unless it is among them.
-    pub(in crate::localfs) fn keep_open(&self, node: Node) -> Arc<Node> {
+    pub(in crate::localfs) fn keep_open(&self, mut node: Node) -> Arc<Node> {
         let mut cache = self.cache();
         let mut other = None;
         while let Some(known) = cache.get(node.key)
@@ -250,10 +252,19 @@ impl OpenFiles {
             other = Some(known);
             cache = self.cache();
         }
+        let count = cache.held().count_of(node.key, node.id());
+        let is_held = count.is_some();
+        if let Some(count) = count {
+            node.holds = count;
+        }
         let node = Arc::new(node);
         if cache.len() == 0 {
             self.sweeper.wake();
         }
+        let cooled = match is_held {
+            true => self.warm(&mut cache, &node),
+            false => Vec::new(),
+        };
         let gone = cache.insert(Arc::clone(&node));
         // The limit of the process is read only when many files are open.
         let excess = match self.limit {
@@ -265,7 +276,7 @@ impl OpenFiles {
         };
         drop(cache);
         // Their descriptors are closed here, not under the lock.
-        drop(excess);
+        drop((excess, cooled));
         drop(gone);
         node
     }
@@ -288,6 +299,11 @@ impl OpenFiles {
             tracing::debug!(files = gone.len(), "out of descriptors");
             drop(gone);
         }
+    }
+
+    #[cfg(test)]
+    pub(in crate::localfs) fn kept(&self) -> usize {
+        self.cache().kept()
     }
 
     #[cfg(test)]

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 mod answering_fuse;
+mod cold_holds;
 mod data;
 mod durable;
 mod handles;

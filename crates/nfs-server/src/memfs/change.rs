@@ -23,7 +23,7 @@ pub(super) fn existing(
     }
     match how {
         CreateHow::Guarded(_) => Err(Error::Exists),
-        CreateHow::Exclusive(verifier) => {
+        CreateHow::Exclusive(verifier, _) => {
             if tree.get(there)?.verifier == Some(*verifier) {
                 Ok(there)
             } else {
@@ -51,8 +51,9 @@ pub(super) fn make(
     what: Make,
 ) -> Result<u64, Error> {
     let (body, mut set, verifier) = match what {
-        Make::File(CreateHow::Exclusive(verifier)) => {
-            (Body::file(), SetAttributes::mode(0o600), Some(verifier))
+        Make::File(CreateHow::Exclusive(verifier, set)) => {
+            let mode = set.mode.or(Some(0o600));
+            (Body::file(), SetAttributes { mode, ..set }, Some(verifier))
         }
         Make::File(CreateHow::Unchecked(set) | CreateHow::Guarded(set)) => {
             (Body::file(), set, None)
@@ -91,7 +92,8 @@ pub(super) fn make(
         0o644
     };
     let mut inode = Inode::new(body, who.uid, gid);
-    inode.mode = permission::settable_mode(who, gid, set.mode.unwrap_or(default)) | bits;
+    let mode = set.mode.unwrap_or(default) & !set.umask;
+    inode.mode = permission::settable_mode(who, gid, mode) | bits;
     inode.verifier = verifier;
     let made = tree.add(dir, name, inode)?;
     if !who.is_root() {
@@ -100,7 +102,7 @@ pub(super) fn make(
     if kind != FileKind::Regular {
         set.size = None;
     }
-    set.mode = None;
+    (set.mode, set.umask) = (None, 0);
     let attributes = tree.get(made)?.attributes(made);
     if let Err(error) = set_attributes(tree, who, made, &attributes, &set) {
         tree.unlink(dir, name)?;

@@ -6,7 +6,8 @@ use nfs_proto::{
     WccData,
 };
 
-pub(super) fn status(error: fs::Error) -> Status {
+/// The status of an error.
+pub(crate) fn status(error: fs::Error) -> Status {
     match error {
         fs::Error::NotOwner => Status::Perm,
         fs::Error::NotFound => Status::NoEntry,
@@ -112,6 +113,7 @@ fn set_time(set: SetTime) -> Result<fs::SetTime, Status> {
 
 pub(super) fn set_attributes(set: &SetAttributes) -> Result<fs::SetAttributes, Status> {
     Ok(fs::SetAttributes {
+        umask: 0,
         mode: set.mode.map(|mode| mode & fs::mode::ALL),
         uid: set.uid,
         gid: set.gid,

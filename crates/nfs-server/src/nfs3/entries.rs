@@ -20,7 +20,10 @@ impl Nfs3 {
             args::CreateHow::Guarded(set) => {
                 convert::set_attributes(&set).map(fs::CreateHow::Guarded)
             }
-            args::CreateHow::Exclusive(verifier) => Ok(fs::CreateHow::Exclusive(verifier.0)),
+            args::CreateHow::Exclusive(verifier) => {
+                let set = fs::SetAttributes::default();
+                Ok(fs::CreateHow::Exclusive(verifier.0, set))
+            }
         };
         self.make(call, &args.place, how.map(Make::File))
     }

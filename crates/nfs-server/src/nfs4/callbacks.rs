@@ -1,4 +1,4 @@
-//! Calls to clients: CB_NOTIFY_LOCK (RFC 8881 §20.11), and CB_NULL to check a way (RFC 8881 §19.1).
+//! Calls to clients: CB_NOTIFY_LOCK (RFC 8881 §20.11), CB_RECALL_SLOT (RFC 8881 §20.8), and CB_NULL to check a way (RFC 8881 §19.1).
 //!
 //! Calls wait in a queue (`queue.rs`). A task of the program, which has the connections, takes it from
 //! there: one call at a time for each client, a bounded number for all, and of that an address has no more than it leaves to

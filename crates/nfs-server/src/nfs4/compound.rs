@@ -11,6 +11,7 @@
 use super::Nfs4;
 use super::counting::{self, Counted};
 use super::current::Object;
+use super::special_io::SpecialIo;
 use super::state::{Principal, connection_key};
 use crate::client_options::denial;
 use crate::exports::List;
@@ -64,6 +65,8 @@ pub(super) struct Running {
     eligible: SmallVec<[usize; 1]>,
     /// Operations of the COMPOUND that are left.
     pub(super) left: usize,
+    /// Reads and writes of the operation in execution, where they are with special state ids.
+    pub(super) special_io: Vec<SpecialIo>,
     /// Bytes of file data that the operation in execution has moved, and its latency, if it is measured.
     pub(super) counted: Counted,
 }
@@ -140,6 +143,8 @@ impl Running {
                 | Operation::Rename
                 | Operation::SecInfo,
             ) => Status::NotDirectory,
+            // RFC 8881 §15.2: these have no other status for a client that has ended meanwhile.
+            (Status::StaleClientId, Operation::Lock | Operation::Open) => Status::Expired,
             (status, _) => status,
         };
         self.reply.push(ResOp::failed(self.operation, status));
@@ -337,6 +342,7 @@ impl Nfs4 {
             limit: usize::MAX,
             eligible: SmallVec::new(),
             left,
+            special_io: Vec::new(),
             counted: Default::default(),
         };
         match self.enter_session(&call, &mut args, &mut run) {
@@ -550,6 +556,7 @@ fn settle(nfs: &Nfs4, run: &mut Running, ran: Ran) -> Option<Outcome<Then>> {
         }
         Err(status) => run.fail(status),
     }
+    run.special_io.clear();
     nfs.count(run.operation, run);
     None
 }

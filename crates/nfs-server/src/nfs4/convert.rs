@@ -1,42 +1,22 @@
 //! Conversions between the types of a file system and those of the protocol.
 
-use crate::fs;
+use crate::{fs, nfs3};
 use nfs_proto::v4::{ChangeId, ChangeInfo, Status};
 
+/// The status of an error: the code of version 3, unless version 4 has another one for it or version 3 has none.
 pub(super) fn status(error: fs::Error) -> Status {
     match error {
-        fs::Error::NotOwner => Status::Perm,
-        fs::Error::NotFound => Status::NoEntry,
-        fs::Error::Io => Status::Io,
-        fs::Error::NoDevice => Status::NoDeviceAddress,
-        fs::Error::Access => Status::Access,
-        fs::Error::Exists => Status::Exist,
-        fs::Error::CrossDevice => Status::CrossDevice,
-        fs::Error::NotDirectory => Status::NotDirectory,
-        fs::Error::IsDirectory => Status::IsDirectory,
-        fs::Error::Invalid => Status::Invalid,
-        fs::Error::TooLarge => Status::TooBig,
-        fs::Error::NoSpace => Status::NoSpace,
-        fs::Error::ReadOnly => Status::ReadOnly,
-        fs::Error::TooManyLinks => Status::TooManyLinks,
-        fs::Error::NameTooLong => Status::NameTooLong,
-        fs::Error::NotEmpty => Status::NotEmpty,
-        fs::Error::Quota => Status::Quota,
-        fs::Error::Stale => Status::Stale,
+        // For the second: RFC 7862 §15.11.3.
+        fs::Error::NoDevice | fs::Error::PastEnd => Status::NoDeviceAddress,
         fs::Error::NotSync => Status::NotSame,
-        fs::Error::BadCookie => Status::BadCookie,
-        fs::Error::NotSupported => Status::NotSupported,
-        fs::Error::BadType => Status::BadType,
-        fs::Error::Busy => Status::Delay,
         fs::Error::NoXattr => Status::NoXattr,
         fs::Error::XattrTooLarge => Status::XattrTooBig,
-        // RFC 7862 §15.11.3.
-        fs::Error::PastEnd => Status::NoDeviceAddress,
+        error => from_v3(nfs3::status(error)),
     }
 }
 
-/// Converts a status of version 3, as handles have it: the codes that both versions have are the same.
-pub(super) fn status_of_handle(status: nfs_proto::Status) -> Status {
+/// Converts a status of version 3: the codes that both versions have are the same.
+pub(super) fn from_v3(status: nfs_proto::Status) -> Status {
     Status::try_from(status as u32).unwrap_or(Status::ServerFault)
 }
 
@@ -66,4 +46,25 @@ pub(super) fn name(bytes: &[u8]) -> Result<fs::Name<'_>, Status> {
         _ => {}
     }
     fs::Name::new(bytes).map_err(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_version_4_are_those_of_version_3_but_for_some() {
+        assert_eq!(status(fs::Error::NoSpace), Status::NoSpace);
+        assert_eq!(status(fs::Error::Busy), Status::Delay);
+        for (error, expected) in [
+            (fs::Error::NoDevice, Status::NoDeviceAddress),
+            (fs::Error::PastEnd, Status::NoDeviceAddress),
+            (fs::Error::NotSync, Status::NotSame),
+            (fs::Error::NoXattr, Status::NoXattr),
+            (fs::Error::XattrTooLarge, Status::XattrTooBig),
+        ] {
+            assert_eq!(status(error), expected);
+            assert_ne!(from_v3(nfs3::status(error)), expected, "{error:?}");
+        }
+    }
 }

@@ -122,7 +122,7 @@ impl Running {
     /// Returns the index of an export, and the rights of the caller.
     fn admit(&self, export: u32) -> Result<(usize, ClientOptions), Status> {
         let admitted = self.list.admit(export, &self.caller, &Cell::new(None));
-        admitted.map_err(convert::status_of_handle)
+        admitted.map_err(convert::from_v3)
     }
 
     /// Returns whether a directory above exports leads to one that serves the caller.
@@ -218,7 +218,7 @@ impl Nfs4 {
     /// PUTFH (RFC 8881 §18.19).
     pub(super) fn put_handle(&self, run: &mut Running, args: &PutFhArgs<'_>) -> Ran {
         let opened = self.inner.exports.unseal(&args.handle);
-        let (export, file) = opened.map_err(convert::status_of_handle)?;
+        let (export, file) = opened.map_err(convert::from_v3)?;
         let object = match export {
             PSEUDO_EXPORT => {
                 let number = <[u8; 8]>::try_from(file.as_bytes());

@@ -4,6 +4,7 @@ use super::Nfs4;
 use super::compound::{Ran, Running, after};
 use super::convert;
 use super::current::At;
+use super::special_io::SpecialIo;
 use crate::fs::Error;
 use crate::{MAX_READ, MAX_WRITE};
 use nfs_proto::v4::file::{CommitArgs, CommitOk, ReadArgs, ReadOk, WriteArgs, WriteOk};
@@ -15,20 +16,29 @@ use oncrpc::xdr::gather_len;
 const READ: usize = 4 + 4 + 4 + 4;
 
 impl Nfs4 {
-    /// Checks that a state id allows to read or write a file.
+    /// Checks that a state id allows to read or write a file. While the operation is executed with a special one, nobody is granted a
+    /// denial of it (RFC 8881 §9.1.2).
     pub(super) fn check_io(
         &self,
-        run: &Running,
+        run: &mut Running,
         at: &At,
         state: StateId,
         writes: bool,
     ) -> Result<(), Status> {
         let (client, key) = (run.client()?, run.key(at));
-        let checked = (self.inner.state).with(|all| {
+        let is_special = (self.inner.state).with(|all| {
             let now = all.now;
-            all.server.check_io(now, client, &key, state, writes)
+            let open = all.server.check_io(now, client, &key, state, writes)?;
+            if open.is_none() {
+                all.server.begin_special_io(&key, writes);
+            }
+            Ok::<_, Status>(open.is_none())
         });
-        checked.map(drop)
+        if is_special? {
+            let state = self.inner.state.clone();
+            run.special_io.push(SpecialIo { state, key, writes });
+        }
+        Ok(())
     }
 
     pub(super) fn read(&self, run: &mut Running, args: &ReadArgs) -> Ran {

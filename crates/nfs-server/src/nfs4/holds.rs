@@ -1,6 +1,6 @@
 //! Files that clients hold open, divided by address: an export can hold only so many, as each takes a descriptor.
 
-use crate::fs::{ByteRange, Error, FileSystem, HeldFile, LocalLock, LockFile, LockMode, Outcome};
+use crate::fs::{ByteRange, Error, HeldFile, LocalLock, LockFile, LockMode, Outcome};
 use nfs_proto::v4::Status;
 use oncrpc::PeerGroup;
 use rpc_serving::shares::{Bound, Shares};
@@ -24,7 +24,7 @@ impl Holds {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for a client of this address; `None` where the file system has a place for any number.
+    /// Takes one of at most so many places for a client of this address; `None` where there is a place for any number.
     ///
     /// # Errors
     ///
@@ -32,10 +32,10 @@ impl Holds {
     pub(super) fn take(
         &self,
         export: u32,
-        fs: &dyn FileSystem,
+        most: Option<usize>,
         group: PeerGroup,
     ) -> Result<Option<Place>, Status> {
-        let Some(most) = fs.most_held() else {
+        let Some(most) = most else {
             return Ok(None);
         };
         let mut exports = self.lock();

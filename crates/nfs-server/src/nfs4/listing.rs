@@ -2,6 +2,7 @@
 
 use super::Nfs4;
 use super::attributes::{self, Needs};
+use super::bound::MAX_DIRECTORY;
 use super::compound::{Ran, Running, after};
 use super::convert;
 use super::current::{At, Object, directory_above, fsid};
@@ -14,9 +15,6 @@ use nfs_proto::v4::directory::{DirectoryWriter, ReadDirArgs};
 use nfs_proto::v4::{AttributeNumber, Bitmap, Status};
 use nfs_proto::{Cookie, CookieVerifier, FileHandle, Filename};
 use std::sync::Arc;
-
-/// Largest reply in bytes, regardless of the request: reading so many entries with their attributes takes a thread some milliseconds.
-const MAX_DIRECTORY: usize = 256 << 10;
 
 /// Bytes of an entry beside its name and attributes: "one more follows", cookie, length of the name.
 const ENTRY: usize = 4 + 8 + 4;

@@ -68,7 +68,8 @@ impl Nfs4 {
             return self.enter_lock(run, &locking, None);
         };
         let (export, group) = (run.export(&at), run.caller.group);
-        let place = (self.inner.holds).take(export.id(), &*export.fs, group)?;
+        let most = export.fs.most_lock_owners();
+        let place = (self.inner.holds).take(export.id(), most, group)?;
         let outcome = held.open_for_locks();
         after(self, run, outcome, move |nfs, run, file| {
             let file = locks_in(place, file.map_err(convert::status)?);

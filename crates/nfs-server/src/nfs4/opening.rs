@@ -60,7 +60,7 @@ impl Nfs4 {
         let at = run.file(Status::IsDirectory)?;
         let (export, group) = (run.export(&at), run.caller.group);
         // Before a file is made, as one that is put off now will be asked for again.
-        opening.hold = (self.inner.holds).take(export.id(), &*export.fs, group)?;
+        opening.hold = (self.inner.holds).take(export.id(), export.fs.most_held(), group)?;
         match &opening.place {
             None => self.open_found(run, at, opening, false),
             Some(_) => self.find(run, opening),
@@ -176,11 +176,19 @@ impl Nfs4 {
             Some(How::Unchecked(changes) | How::Guarded(changes)) => {
                 CreateHow::Guarded(changes.set)
             }
-            Some(How::Exclusive(verifier, _)) => CreateHow::Exclusive(*verifier),
+            Some(How::Exclusive(verifier, changes)) => {
+                let set = changes
+                    .as_ref()
+                    .map_or_else(Default::default, |changes| changes.set);
+                CreateHow::Exclusive(*verifier, SetAttributes { size: None, ..set })
+            }
             None => return Err(Status::ServerFault),
         };
         let owned = Name::new(name).map_err(convert::status)?;
         let client = run.client()?;
+        if self.has_lost_export(run, &dir) {
+            return Err(Status::Stale);
+        }
         (self.inner.state).with(|all| all.server.check_room(all.now, client))?;
         let outcome = run
             .fs(&dir)
@@ -210,7 +218,13 @@ impl Nfs4 {
                     let times = [AttributeNumber::TimeAccess, AttributeNumber::TimeModify];
                     opening.set = Bitmap::of(times.map(|number| number as u32));
                     match changes {
-                        Some(changes) => changes,
+                        Some(changes) => Changes {
+                            set: SetAttributes {
+                                size: changes.set.size,
+                                ..SetAttributes::default()
+                            },
+                            ..changes
+                        },
                         None => return nfs.open_found(run, at, opening, true),
                     }
                 }
@@ -284,7 +298,23 @@ impl Nfs4 {
             deny: opening.deny,
             reclaims: opening.reclaims,
         };
-        self.inner.state.with(|all| all.open(&request, held))
+        let state = &self.inner.state;
+        // A reload replaces the list before it revokes what is in exports that are gone: whoever has the lock and finds the export in the
+        // list is not too late.
+        let entered = state.with(|all| match self.has_lost_export(run, at) {
+            true => Err(held),
+            false => Ok(all.open(&request, held)),
+        });
+        entered.unwrap_or_else(|held| {
+            state.release_held(vec![held]);
+            Err(Status::Stale)
+        })
+    }
+
+    /// Returns whether a reload has removed the export of a COMPOUND, which has the exports as they were when it began.
+    fn has_lost_export(&self, run: &Running, at: &At) -> bool {
+        let now = self.inner.exports.current();
+        !Arc::ptr_eq(&now, &run.list) && now.has_lost(run.export(at))
     }
 
     /// Closes what an OPEN that fails after all has opened. If it only added to an open of its owner, that stays with what was added:

@@ -8,6 +8,7 @@ mod handles;
 mod holds;
 mod hostile;
 mod locking;
+mod meanwhile;
 mod mounting;
 mod opening;
 mod places;
@@ -34,8 +35,8 @@ use nfs_proto::v4::{
 use nfs_proto::{Filename, v4};
 use oncrpc::xdr::{Payload, Writer};
 use oncrpc::{
-    AuthSys, Caller, Credential, Procedure as RpcProcedure, Programs, Reply, Respond, Service,
-    read_reply, write_call,
+    AuthSys, Caller, Credential, Procedure as RpcProcedure, Programs, ReceivedCall, Reply, Respond,
+    Service, read_reply, write_call,
 };
 use std::sync::Arc;
 
@@ -96,12 +97,22 @@ impl Site {
 
     /// Answers a COMPOUND.
     fn answer(&self, call: Payload, caller: &Caller) -> Results {
-        match self.programs.call(call, caller) {
+        let bound = self.programs.reply_bound(ReceivedCall {
+            bytes: call.head(),
+            items: &[],
+        });
+        let results = match self.programs.call(call, caller) {
             Answer::Now(reply) => Results::of(reply),
             Answer::Blocking(job) => Results::of(job()),
             Answer::Deferred(job) => Results::of(Respond::wait(job).expect("a reply")),
             Answer::Later(_) => panic!("COMPOUND waits for nothing else"),
+        };
+        if let Some(bound) = bound {
+            let data: usize = results.body.items().iter().map(|item| item.len()).sum();
+            assert!(results.body.head().len() <= bound.fixed, "{results:?}");
+            assert!(data <= bound.results.iter().sum(), "{results:?}");
         }
+        results
     }
 
     /// A client with a session.

@@ -1,9 +1,9 @@
 //! Locks that are held.
 
 use super::range::{LockKind, Range};
-use super::waiters::Waiters;
+use super::waiters::{Wait, Waiters};
 use crate::limits::MAX_LOCKS_PER_FILE;
-use std::collections::HashMap;
+use crate::steady_map::SteadyMap;
 use std::hash::Hash;
 use std::time::Instant;
 
@@ -106,10 +106,11 @@ impl<O: Copy + Eq> FileLocks<O> {
 
 /// Locks of byte ranges of all files, with those who wait for them.
 ///
-/// An operation costs time in proportion to the locks of its file, of which there are [`MAX_LOCKS_PER_FILE`] at most.
+/// An operation costs time in proportion to the locks of its file, of which there are [`MAX_LOCKS_PER_FILE`] at most, and to its waiters; where
+/// many are told that their locks are free, to the square of their number.
 #[derive(Debug)]
 pub struct LockTable<F, O> {
-    files: HashMap<F, FileLocks<O>>,
+    files: SteadyMap<F, FileLocks<O>>,
     held: usize,
     waiting: usize,
     max: usize,
@@ -123,7 +124,7 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
     /// Creates an empty table that takes up to `max` locks.
     pub fn new(max: usize) -> Self {
         Self {
-            files: HashMap::new(),
+            files: SteadyMap::default(),
             held: 0,
             waiting: 0,
             max,
@@ -237,7 +238,9 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
         }
         let Some(locks) = self.files.get_mut(file) else {
             if let Some((kind, via)) = new {
-                let locks = self.files.entry(file.clone()).or_default();
+                let locks = self
+                    .files
+                    .get_or_insert_with(file.clone(), FileLocks::default);
                 locks.insert(Lock {
                     range,
                     kind,
@@ -255,50 +258,56 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
         Ok(())
     }
 
-    /// Takes all that is held through a state.
-    pub(crate) fn release(&mut self, now: Instant, file: &F, via: u32) {
+    /// Takes all that is held through some states.
+    pub(crate) fn release(&mut self, now: Instant, file: &F, is_via: impl Fn(u32) -> bool) {
         let Some(locks) = self.files.get_mut(file) else {
             return;
         };
         let before = locks.held.len();
-        locks.held.retain(|lock| lock.via != via);
+        locks.held.retain(|lock| !is_via(lock.via));
         self.held -= before - locks.held.len();
         self.tell(now, file);
     }
 
-    /// Enters an owner among those who wait. Returns whether it did not wait for this lock before.
+    /// Enters an owner among those who wait, through an open. Returns whether it did not wait for this lock before.
     pub(crate) fn wait(
         &mut self,
         now: Instant,
         file: &F,
-        owner: O,
+        (owner, open): (O, u32),
         range: Range,
         kind: LockKind,
     ) -> bool {
-        let locks = self.files.entry(file.clone()).or_default();
+        let locks = self
+            .files
+            .get_or_insert_with(file.clone(), FileLocks::default);
         let before = locks.waiting.len();
         let gone = &mut self.gone;
         locks.waiting.remove_old(now, &mut |owner| gone.push(owner));
-        let is_new = locks.waiting.enter(now, owner, range, kind);
+        let is_new = locks.waiting.enter(now, (owner, open), range, kind);
         self.waiting = self.waiting - before + locks.waiting.len();
         is_new
     }
 
     /// Lets an owner wait no more for locks that touch a range.
     pub(crate) fn forget_waiters_of(&mut self, file: &F, owner: O, range: Range) {
-        self.forget_waiters(file, |waiter, its| waiter == owner && its.overlaps(range));
+        self.forget_waiters(file, |waiter| {
+            waiter.owner == owner && waiter.range.overlaps(range)
+        });
     }
 
-    /// Lets owners wait no more.
-    pub(crate) fn forget_waiters(&mut self, file: &F, goes: impl Fn(O, Range) -> bool) {
+    /// Lets owners wait no more through an open.
+    pub(crate) fn forget_waiters_through(&mut self, file: &F, open: u32) {
+        self.forget_waiters(file, |waiter| waiter.open == open);
+    }
+
+    fn forget_waiters(&mut self, file: &F, goes: impl Fn(&Wait<O>) -> bool) {
         let Some(locks) = self.files.get_mut(file) else {
             return;
         };
         let before = locks.waiting.len();
         let gone = &mut self.gone;
-        locks
-            .waiting
-            .remove(|w| goes(w.owner, w.range), &mut |owner| gone.push(owner));
+        locks.waiting.remove(goes, &mut |owner| gone.push(owner));
         self.waiting = self.waiting - before + locks.waiting.len();
         if locks.is_empty() {
             self.files.remove(file);
@@ -337,17 +346,8 @@ impl<F: Clone + Eq + Hash, O: Copy + Eq> LockTable<F, O> {
             waiting.remove_old(now, &mut |owner| gone.push(owner));
             self.waiting = self.waiting - before + waiting.len();
             let told = &mut self.told;
-            waiting.tell(
-                now,
-                |waiter| {
-                    !held.iter().any(|lock| {
-                        lock.owner != waiter.owner
-                            && lock.kind.conflicts(waiter.kind)
-                            && lock.range.overlaps(waiter.range)
-                    })
-                },
-                &mut |owner| told.push((file.clone(), owner)),
-            );
+            let free = waiting.free(held);
+            waiting.tell(now, &free, &mut |owner| told.push((file.clone(), owner)));
         }
         if locks.is_empty() {
             self.files.remove(file);

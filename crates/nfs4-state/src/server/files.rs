@@ -79,7 +79,8 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// - `Grace`, `NoGrace`: as the grace period has it.
     /// - `ShareDenied`: an open is in the way. For a reclaim it is `ReclaimConflict`.
     /// - `Delay`: state of a client whose lease ran out is in the way, and ends now; or there is too much state. A caller
-    ///   that carries out [`Demand::Remove`](crate::Demand::Remove) at once may try again before it answers.
+    ///   that carries out [`Demand::Remove`](crate::Demand::Remove) at once may try again before it answers. Also while what is denied is
+    ///   being done with a special state id (RFC 8881 §9.1.2).
     /// - `StaleClientId`: the client is gone.
     pub fn open(
         &mut self,
@@ -88,6 +89,9 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         request: &OpenRequest<'_, F>,
     ) -> Result<StateId, Status> {
         let address = self.check_grace(now, request.client, request.reclaims)?;
+        if self.states.is_denied_running(request.file, request.deny) {
+            return Err(Status::Delay);
+        }
         let call = OpenCall {
             client: request.client,
             address,
@@ -201,6 +205,23 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         }
         let checked = (self.states).check_io(client, file, state, writes, &yields(&self.clients));
         self.settle(now, checked)
+    }
+
+    /// Notes that what [`check_io`](Self::check_io) allowed to a special state id is being executed, until
+    /// [`end_special_io`](Self::end_special_io): nobody is granted a denial of it meanwhile (RFC 8881 §9.1.2).
+    ///
+    /// With the state id of an open nothing has to be noted: the open itself is in the way of a denial.
+    pub fn begin_special_io(&mut self, file: &F, writes: bool) {
+        self.states.begin_io(file, writes);
+    }
+
+    /// Notes that it is not being executed any more.
+    ///
+    /// # Panics
+    ///
+    /// If it was not begun.
+    pub fn end_special_io(&mut self, file: &F, writes: bool) {
+        self.states.end_io(file, writes);
     }
 
     /// Locks bytes (RFC 8881 §18.10). An owner that waits is told by [`Demand::NotifyLock`](crate::Demand::NotifyLock).

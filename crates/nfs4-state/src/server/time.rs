@@ -6,6 +6,7 @@ use crate::address::AddressKey;
 use crate::client::{Reclaims, Stage};
 use crate::event::{ClientEnd, Event, GraceEnd};
 use crate::grace::{Purpose, Recorded, Ticket};
+use crate::limits::{MAX_ENDED_AT_ONCE, MAX_LOOKS};
 use crate::state::UsageOfClient;
 use nfs_proto::v4::{ClientId, Status};
 use std::hash::Hash;
@@ -15,17 +16,25 @@ use std::time::Instant;
 impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
     /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called next. There may be nothing to do then.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let deadlines = [self.leases.next(), self.grace.deadline()];
+        let ending = self.ending.front().map(|&(since, _)| since);
+        let deadlines = [self.leases.next(), self.grace.deadline(), ending];
         deadlines.into_iter().flatten().min()
     }
 
-    /// Ends leases and the grace period, if it is time.
+    /// Ends leases and the grace period, if it is time, and some of what clients had that have ended. There may be more to do:
+    /// [`poll_timeout`](Self::poll_timeout) tells.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.grace.deadline().is_some_and(|until| until <= now) {
             self.finish_grace(GraceEnd::TimeUp);
         }
-        while let Some(client) = self.leases.pop(now) {
+        for _ in 0..MAX_LOOKS {
+            let Some(client) = self.leases.pop(now) else {
+                break;
+            };
             self.look_at(now, client);
+        }
+        if let Some((since, client)) = self.ending.pop_front() {
+            self.end(now, (since, client));
         }
     }
 
@@ -245,13 +254,23 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         }
     }
 
-    /// Ends a client with all it has now.
+    /// Ends a client with all it has: at once, or in steps if that is much.
     pub(super) fn purge(&mut self, now: Instant, id: ClientId) {
         self.sessions.destroy_all(id);
-        self.states.remove_client(now, id);
+        self.clients.leave(id);
         self.leases.forget(id);
-        let client = self.clients.remove(id);
-        self.tidy(&client.owner);
+        self.end(now, (now, id));
+    }
+
+    /// Ends some of the state of a client, and the client with the last of it.
+    fn end(&mut self, now: Instant, (since, id): (Instant, ClientId)) {
+        match self.states.remove_some(now, id, MAX_ENDED_AT_ONCE) {
+            true => {
+                let client = self.clients.remove(id);
+                self.tidy(&client.owner);
+            }
+            false => self.ending.push_back((since, id)),
+        }
         self.pass_on();
     }
 

@@ -1,7 +1,9 @@
 //! Slots of a session: its reply cache (RFC 8881 §2.10.6.1), and how many slots it has.
 
 use super::RequestDigest;
-use crate::limits::{MAX_SLOTS, MIN_SLOTS};
+use super::budget::{Budget, Room};
+use crate::address::AddressKey;
+use crate::limits::MAX_SLOTS;
 use bytes::Bytes;
 use nfs_proto::v4::session::SequenceArgs;
 use nfs_proto::v4::{SequenceId, SlotId, Status};
@@ -9,39 +11,10 @@ use nfs_proto::v4::{SequenceId, SlotId, Status};
 /// A session that uses all its slots gets so many more at a time.
 const GROWTH: u32 = 16;
 
-/// Slots of all sessions together.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    total: u32,
-    used: u32,
-}
-
-impl Budget {
-    pub(crate) fn new(total: u32) -> Self {
-        Self { total, used: 0 }
-    }
-
-    fn left(&self) -> u32 {
-        self.total.saturating_sub(self.used)
-    }
-
-    /// Returns whether sessions with more than their part are to give some back.
-    fn is_pressed(&self) -> bool {
-        self.left() < self.total / 8
-    }
-
-    /// Slots of each of some sessions, if all had as many.
-    fn part(&self, sessions: usize) -> u32 {
-        let sessions = u32::try_from(sessions).unwrap_or(u32::MAX).max(1);
-        (self.total / sessions).max(MIN_SLOTS)
-    }
-
-    /// Number of slots in use. Beyond the total there are only those that every session has.
-    #[cfg(test)]
-    pub(crate) fn used(&self) -> u32 {
-        self.used
-    }
-}
+/// Rounds in which a client uses each slot again that it needs, before those behind the target go. After the first it waits for no
+/// reply with another target; in each later one it reads the target once more. Linux may take the first lower target after
+/// a higher one for a reply that came late, and believes the second.
+const ROUNDS: u32 = 3;
 
 /// Position of a request in its slot.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,8 +47,8 @@ struct Slot {
     sequence: u32,
     /// The slot had been taken back: the client may go on with its sequence ids or begin with one again.
     was_retired: bool,
-    /// Generation of the target that the client has read in the reply, once it uses this slot again.
-    generation: u32,
+    /// Round in which the request came: the client has read its reply once it uses this slot again.
+    round: u32,
     reply: Reply,
 }
 
@@ -90,27 +63,26 @@ pub(super) struct Slots {
     target: u32,
     /// The client wanted so many.
     wanted: u32,
-    /// Counts the changes of the target.
-    generation: u32,
+    /// Counts rounds, of which one begins with each change of the target.
+    round: u32,
+    /// Rounds since the last change of the target that are over.
+    rounds_over: u32,
     in_progress: u32,
 }
 
 impl Slots {
-    /// Creates the slots of one of some sessions, up to those that its client wants.
-    pub(super) fn new(wanted: u32, budget: &mut Budget, sessions: usize) -> Self {
+    /// Creates the slots of a session, up to those that its client wants.
+    pub(super) fn new(wanted: u32, mut room: Room<'_>) -> Self {
         let wanted = wanted.clamp(1, MAX_SLOTS);
-        let free = match budget.left().saturating_sub(budget.total / 8) {
-            free if free >= wanted => wanted,
-            _ => budget.left().min(budget.part(sessions)),
-        };
-        let active = wanted.min(free.max(MIN_SLOTS));
-        budget.used += active;
+        let active = room.grant(wanted);
+        room.take(active);
         Self {
             slots: (0..active).map(|_| Slot::default()).collect(),
             active,
             target: active,
             wanted,
-            generation: 0,
+            round: 0,
+            rounds_over: 0,
             in_progress: 0,
         }
     }
@@ -143,7 +115,7 @@ impl Slots {
         args: &SequenceArgs,
         digest: RequestDigest,
         budget: &mut Budget,
-        sessions: usize,
+        address: AddressKey,
     ) -> Result<Step, Status> {
         let (SlotId(at), SequenceId(sequence)) = (args.slot, args.sequence);
         if at >= self.active {
@@ -171,47 +143,98 @@ impl Slots {
         if matches!(slot.reply, Reply::InProgress(_)) || !(is_next || begins_again) {
             return Err(Status::SequenceMisordered);
         }
-        let knows_target = slot.generation == self.generation;
         slot.sequence = sequence;
         slot.was_retired = false;
         slot.reply = Reply::InProgress(digest);
         self.in_progress += 1;
-        self.adjust(knows_target, args.highest_slot.0 + 1, budget, sessions);
-        self.slots[at as usize].generation = self.generation;
+        let uses = args.highest_slot.0 + 1;
+        if self.may_change(uses, budget) {
+            self.adjust(uses, budget.room(address));
+        }
+        self.slots[at as usize].round = self.round;
         Ok(Step::New)
+    }
+
+    /// Returns whether there is something to [`adjust`](Self::adjust): nearly never.
+    fn may_change(&self, uses: u32, budget: &Budget) -> bool {
+        let wants_more = uses >= self.active && self.active < self.wanted;
+        wants_more || self.target != self.active || budget.is_pressed()
     }
 
     /// Changes the number of slots (RFC 8881 §2.10.6.1): a client that uses all of them gets more, and while slots are few, a
     /// session with more than its part is asked to use fewer.
     ///
-    /// Slots are taken back only from a client that has read the target, as it used a slot again on which the
-    /// target was sent, and then has no request on them, as its highest slot says: no request that it waits for
-    /// can find its slot gone.
-    fn adjust(&mut self, knows_target: bool, uses: u32, budget: &mut Budget, sessions: usize) {
-        let target = if budget.is_pressed() {
-            self.active.min(budget.part(sessions))
-        } else if uses >= self.active {
-            (self.active + GROWTH.min(budget.left())).min(self.wanted)
-        } else {
-            self.active
+    /// Slots are taken back only from a client that has read the target and waits for no reply with another one, as it has used
+    /// all slots again that it needs ([`ROUNDS`]), and then has no request on them, as its highest slot says: no request that it
+    /// sends can find its slot gone. A callback that told of the target does not replace that: a request may have been sent before
+    /// the client read it, and come later, by another connection.
+    fn adjust(&mut self, uses: u32, mut room: Room<'_>) {
+        let more = |most: u32| match uses >= self.active {
+            true => (self.active + room.grant_more(GROWTH))
+                .min(most)
+                .max(self.active),
+            false => self.active,
         };
+        let target = match room.is_pressed() {
+            false => more(self.wanted),
+            true if self.target < self.active || self.active >= room.part() => self.lowered(&room),
+            true => more(self.wanted.min(room.part())),
+        };
+        if target != self.target {
+            self.set_target(target, &mut room);
+        } else if target < self.active && uses <= target && self.is_round_over(uses) {
+            match self.rounds_over + 1 < ROUNDS {
+                true => {
+                    self.rounds_over += 1;
+                    self.round = self.round.wrapping_add(1);
+                }
+                false => self.retire(&mut room),
+            }
+        }
+    }
+
+    /// Returns whether the client has read the replies of all requests from before this round: those on slots beyond the ones that it
+    /// uses, as it says, and on the others as it has used them again.
+    fn is_round_over(&self, uses: u32) -> bool {
+        let mut used = self.slots[..uses as usize].iter();
+        used.all(|slot| slot.round == self.round || matches!(slot.reply, Reply::None))
+    }
+
+    /// Asks for slots beyond the part of the session if others lack some. Returns whether the client is to be told so.
+    pub(super) fn recall(&mut self, mut room: Room<'_>) -> bool {
+        let target = self.lowered(&room);
+        let is_lower = target < self.target;
+        if is_lower {
+            self.set_target(target, &mut room);
+        }
+        is_lower
+    }
+
+    /// Returns the target while slots are few.
+    fn lowered(&self, room: &Room<'_>) -> u32 {
+        match room.is_lacking() {
+            true => self.target.min(room.part()),
+            false => self.target,
+        }
+    }
+
+    fn set_target(&mut self, target: u32, room: &mut Room<'_>) {
+        let before = self.active - self.target;
         if target > self.active {
-            budget.used += target - self.active;
+            room.take(target - self.active);
             let slots = (target as usize).max(self.slots.len());
             self.slots.resize_with(slots, Slot::default);
             self.active = target;
         }
-        if target != self.target {
-            self.target = target;
-            self.generation = self.generation.wrapping_add(1);
-        } else if target < self.active && knows_target && uses <= target {
-            self.retire(budget);
-        }
+        self.target = target;
+        self.round = self.round.wrapping_add(1);
+        self.rounds_over = 0;
+        room.recall(before, self.active - self.target);
     }
 
     /// Takes slots behind the target back. Their sequence ids stay: whether the client goes on with them when it gets
     /// the slots again depends on whether it has read that they were taken back.
-    fn retire(&mut self, budget: &mut Budget) {
+    fn retire(&mut self, room: &mut Room<'_>) {
         let behind = &mut self.slots[self.target as usize..self.active as usize];
         let is_busy = |slot: &Slot| matches!(slot.reply, Reply::InProgress(_));
         if behind.iter().any(is_busy) {
@@ -221,7 +244,9 @@ impl Slots {
             slot.reply = Reply::None;
             slot.was_retired = true;
         }
-        budget.used -= self.active - self.target;
+        let retired = self.active - self.target;
+        room.recall(retired, 0);
+        room.give_back(retired);
         self.active = self.target;
     }
 
@@ -238,29 +263,41 @@ impl Slots {
     }
 
     /// Returns all slots to the budget.
-    pub(super) fn give_back(self, budget: &mut Budget) {
-        budget.used -= self.active;
+    pub(super) fn give_back(self, mut room: Room<'_>) {
+        room.recall(self.active - self.target, 0);
+        room.give_back(self.active);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::MIN_SLOTS;
+
+    const ADDRESS: AddressKey = AddressKey(1);
 
     struct Table {
         slots: Slots,
         budget: Budget,
-        sessions: usize,
     }
 
     impl Table {
         fn new(wanted: u32, total: u32) -> Self {
             let mut budget = Budget::new(total);
+            budget.begin_session(ADDRESS);
             Self {
-                slots: Slots::new(wanted, &mut budget, 1),
+                slots: Slots::new(wanted, budget.room(ADDRESS)),
                 budget,
-                sessions: 1,
             }
+        }
+
+        /// Another address takes so many slots.
+        fn others_take(&mut self, slots: u32) {
+            let other = AddressKey(2);
+            if self.budget.sessions_of(other) == 0 {
+                self.budget.begin_session(other);
+            }
+            self.budget.room(other).take(slots);
         }
 
         fn check(&mut self, slot: u32, sequence: u32, highest: u32) -> Result<Step, Status> {
@@ -281,8 +318,7 @@ mod tests {
                 ..SequenceArgs::default()
             };
             let digest = RequestDigest(digest);
-            self.slots
-                .check(&args, digest, &mut self.budget, self.sessions)
+            (self.slots).check(&args, digest, &mut self.budget, ADDRESS)
         }
 
         fn done(&mut self, slot: u32, sequence: u32, reply: Option<&'static [u8]>) {
@@ -359,50 +395,150 @@ mod tests {
 
     #[test]
     fn session_that_uses_all_its_slots_gets_more() {
-        let mut table = Table::new(64, 20);
-        assert_eq!(table.slots.active(), 20);
-        table.budget.total = 200;
-        table.run(3, 1, 18);
-        assert_eq!(table.slots.active(), 20);
-        table.run(19, 1, 19);
-        assert_eq!(table.slots.active(), 20 + GROWTH);
+        let mut table = Table::new(64, 400);
+        table.others_take(320);
+        table.slots.give_back(table.budget.room(ADDRESS));
+        table.slots = Slots::new(64, table.budget.room(ADDRESS));
+        assert_eq!(table.slots.active(), 40, "it leaves as many");
+        table.budget.room(AddressKey(2)).give_back(300);
+        table.run(3, 1, 38);
+        assert_eq!(table.slots.active(), 40);
+        table.run(39, 1, 39);
+        assert_eq!(table.slots.active(), 40 + GROWTH);
         for sequence in 2..9 {
             let highest = table.slots.active() - 1;
-            table.run(19, sequence, highest);
+            table.run(39, sequence, highest);
         }
-        assert_eq!((table.slots.active(), table.budget.used()), (64, 64));
+        assert_eq!((table.slots.active(), table.budget.used()), (64, 84));
+    }
+
+    #[test]
+    fn session_below_its_part_grows_up_to_it_while_slots_are_few() {
+        let mut table = Table::new(64, 200);
+        table.others_take(200 - 64);
+        table.slots.give_back(table.budget.room(ADDRESS));
+        table.slots = Slots::new(8, table.budget.room(ADDRESS));
+        table.slots.wanted = 300;
+        table.others_take(40);
+        assert!(table.budget.is_pressed());
+        // Others give some back, and still have more than is left.
+        for sequence in 1..20 {
+            table.budget.room(AddressKey(2)).give_back(8);
+            table.others_take(1);
+            let highest = table.slots.active() - 1;
+            table.run(0, sequence, highest);
+            assert!(
+                table.slots.active() <= 87,
+                "seven eighths for two addresses"
+            );
+        }
+        assert!(table.slots.active() > 40);
     }
 
     #[test]
     fn slots_are_taken_back_from_a_client_that_has_read_so() {
-        let mut table = Table::new(64, 100);
+        let mut table = Table::new(64, 200);
         table.run(0, 1, 0);
         table.run(40, 1, 40);
-        (table.budget.used, table.sessions) = (100, 10);
+        table.others_take(116);
+        for _ in 0..6 {
+            table.budget.begin_session(ADDRESS);
+        }
         assert_eq!(table.check(0, 2, 40), Ok(Step::New));
-        assert_eq!((table.slots.target(), table.slots.active()), (10, 64));
+        let part = 175 / 2 / 7;
+        assert_eq!((table.slots.target(), table.slots.active()), (part, 64));
+        assert_eq!(table.budget.recalled(), 64 - part);
         table.run(41, 1, 41);
-        table.run(1, 1, 1);
-        assert_eq!(table.slots.active(), 64, "slot 1 was not used before");
         table.done(0, 2, None);
-        assert_eq!(table.check(0, 3, 41), Ok(Step::New));
+        for sequence in 3..9 {
+            table.run(0, sequence, 41);
+        }
         assert_eq!(table.slots.active(), 64, "it still waits on slot 41");
-        assert_eq!(table.check(1, 2, 1), Ok(Step::New));
-        assert_eq!((table.slots.active(), table.budget.used), (10, 46));
+        for sequence in 9..12 {
+            assert_eq!(table.slots.active(), 64, "request {sequence}");
+            table.run(0, sequence, 0);
+        }
+        assert_eq!(
+            (table.slots.active(), table.budget.used()),
+            (part, 116 + part)
+        );
+        assert_eq!(table.budget.recalled(), 0);
         assert_eq!(table.check(40, 2, 1), Err(Status::BadSlot));
-        table.done(0, 3, None);
-        table.done(1, 2, None);
 
+        table.budget.room(AddressKey(2)).give_back(100);
         // They come again, and the client may have read that they were gone, or not.
-        table.run(9, 1, 9);
-        table.run(9, 2, 9);
-        assert_eq!(table.slots.active(), 10 + GROWTH);
+        table.run(11, 1, 11);
+        table.run(11, 2, 11);
+        assert_eq!(table.slots.active(), part + GROWTH);
         for sequence in 3..8 {
             let highest = table.slots.active() - 1;
-            table.run(9, sequence, highest);
+            table.run(11, sequence, highest);
         }
         assert_eq!(table.check(40, 1, 40), Ok(Step::New), "it begins again");
         assert_eq!(table.check(41, 2, 41), Ok(Step::New), "it goes on");
         assert_eq!(table.check(42, 1, 42), Ok(Step::New), "it never used it");
+    }
+
+    #[test]
+    fn kept_replies_go_with_the_slots_that_are_taken_back() {
+        let mut table = Table::new(64, 200);
+        assert_eq!(table.check(40, 1, 40), Ok(Step::New));
+        table.done(40, 1, Some(b"reply"));
+        table.others_take(116);
+        for _ in 0..6 {
+            table.budget.begin_session(ADDRESS);
+        }
+        assert!(table.slots.recall(table.budget.room(ADDRESS)));
+        assert!(!table.slots.recall(table.budget.room(ADDRESS)), "once");
+        for sequence in 1..=ROUNDS {
+            table.run(0, sequence, 0);
+            let replay = Ok(Step::Replay(Bytes::from_static(b"reply")));
+            assert_eq!(table.check(40, 1, 40), replay, "it may still ask for it");
+        }
+        table.run(0, ROUNDS + 1, 0);
+        let reply = &table.slots.slots[40].reply;
+        assert!(matches!(reply, Reply::None), "{reply:?}");
+        assert_eq!(table.check(40, 1, 40), Err(Status::BadSlot));
+    }
+
+    #[test]
+    fn slots_are_kept_while_a_reply_with_another_target_may_be_on_its_way() {
+        let mut table = Table::new(64, 200);
+        assert_eq!(table.check(1, 1, 1), Ok(Step::New));
+        table.run(2, 1, 2);
+        table.others_take(116);
+        for _ in 0..6 {
+            table.budget.begin_session(ADDRESS);
+        }
+        assert!(table.slots.recall(table.budget.room(ADDRESS)));
+        for sequence in 1..9 {
+            table.run(0, sequence, 1);
+        }
+        table.done(1, 1, None);
+        for sequence in 9..18 {
+            table.run(0, sequence, 2);
+            assert_eq!(table.slots.active(), 64, "slots 1 and 2");
+        }
+        let slots = |table: &mut Table, sequence| {
+            for (slot, sequence) in [(1, sequence), (2, sequence), (0, 16 + sequence)] {
+                table.run(slot, sequence, 2);
+            }
+            table.slots.active()
+        };
+        let rounds: Vec<u32> = (2..5).map(|sequence| slots(&mut table, sequence)).collect();
+        assert_eq!(rounds, [64, 64, table.slots.target()]);
+    }
+
+    #[test]
+    fn no_more_are_asked_back_than_others_lack() {
+        let mut table = Table::new(64, 200);
+        table.others_take(116);
+        table.budget.room(AddressKey(2)).recall(0, 20);
+        for _ in 0..6 {
+            table.budget.begin_session(ADDRESS);
+        }
+        assert!(!table.slots.recall(table.budget.room(ADDRESS)));
+        table.run(0, 1, 0);
+        assert_eq!(table.slots.target(), 64);
     }
 }

@@ -1,8 +1,9 @@
 //! LOCK, LOCKT and LOCKU (RFC 8881 §18.10 to §18.12).
 
-use super::{Holder, Kind, LockOwnerKey, States, Yields};
+use super::{Holder, InTheWay, Kind, LockOwnerKey, States, Yields};
 use crate::Random;
 use crate::address::may_grow;
+use crate::limits::MAX_LOCK_OWNERS_PER_OPEN;
 use crate::lock::{Lock, LockKind, OverLimit, Range};
 use crate::server::LockError;
 use nfs_proto::v4::lock::LockType;
@@ -130,7 +131,7 @@ impl<F: Clone + Eq + Hash> States<F> {
         };
         if let Some(lock) = in_the_way {
             match call.waits() {
-                true => self.wait(now, call, owner),
+                true => self.wait(now, call, (open, owner)),
                 // RFC 8881 §9.6: a client that no longer waits says so by a LOCK that does not wait.
                 false => self.locks.forget_waiters_of(call.file, holder, range),
             }
@@ -139,7 +140,9 @@ impl<F: Clone + Eq + Hash> States<F> {
         let known = self.lock_states.get(&(open, owner)).copied();
         let of_address = self.address_mut(call.client);
         let (states, locks) = (of_address.states, of_address.locks);
-        let has_room = known.is_some() || may_grow(states, self.entries.len(), self.limits.states);
+        let has_room = known.is_some()
+            || may_grow(states, self.entries.len(), self.limits.states)
+                && self.open(open).locks.len() < MAX_LOCK_OWNERS_PER_OPEN;
         if !has_room
             || !may_grow(locks, self.locks.held(), self.limits.locks)
             || !self.locks.has_room(call.file, holder, range, true)
@@ -148,7 +151,9 @@ impl<F: Clone + Eq + Hash> States<F> {
         }
         permit(known.map(|at| self.id_of(at))).map_err(LockRefusal::Vetoed)?;
         let at = known.unwrap_or_else(|| {
-            let at = self.insert(random, owner, call.file.clone(), Kind::Locks { open });
+            let at_open = self.open(open).locks.len();
+            let kind = Kind::Locks { open, at_open };
+            let at = self.insert(random, owner, call.file.clone(), kind);
             self.open_mut(open).locks.push(at);
             self.lock_states.insert((open, owner), at);
             at
@@ -172,7 +177,7 @@ impl<F: Clone + Eq + Hash> States<F> {
         kind: LockKind,
         yields: Yields<'_>,
     ) -> Result<(), LockInTheWay> {
-        let mut clients = Vec::new();
+        let mut clients = InTheWay::default();
         for lock in self.locks.conflicts(file, holder, range, kind) {
             match lock.owner {
                 Holder::Nfs4(LockOwnerKey(owner)) => {
@@ -180,25 +185,24 @@ impl<F: Clone + Eq + Hash> States<F> {
                     if !yields(client) {
                         return Err(LockInTheWay::Held(*lock));
                     }
-                    if !clients.contains(&client) {
-                        clients.push(client);
-                    }
+                    clients.add(client);
                 }
                 Holder::Other(_) => return Err(LockInTheWay::Held(*lock)),
             }
         }
-        match clients.is_empty() {
-            true => Ok(()),
-            false => Err(LockInTheWay::Yields(clients)),
+        match clients.all() {
+            clients if clients.is_empty() => Ok(()),
+            clients => Err(LockInTheWay::Yields(clients)),
         }
     }
 
     /// Enters an owner among those that wait, if it and its client may.
-    fn wait(&mut self, now: Instant, call: &LockCall<'_, F>, owner: u32) {
+    fn wait(&mut self, now: Instant, call: &LockCall<'_, F>, (open, owner): (u32, u32)) {
         let its = self.address_mut(call.client).waiting;
         if may_grow(its, self.locks.waiting(), self.limits.waiters) {
             let holder = Holder::Nfs4(LockOwnerKey(owner));
             let kind = call.kind.into();
+            let holder = (holder, open);
             if self.locks.wait(now, call.file, holder, call.range, kind) {
                 self.owners[owner as usize].uses += 1;
                 self.client_mut(call.client).waiting += 1;
@@ -219,13 +223,9 @@ impl<F: Clone + Eq + Hash> States<F> {
         }
     }
 
-    /// Lets a client wait for nothing of a file.
-    pub(super) fn forget_waiters(&mut self, client: ClientId, file: &F) {
-        let owners = &self.owners;
-        self.locks.forget_waiters(file, |holder, _| match holder {
-            Holder::Nfs4(LockOwnerKey(owner)) => owners[owner as usize].client == client,
-            Holder::Other(_) => false,
-        });
+    /// Lets owners wait no more through an open.
+    pub(super) fn forget_waiters(&mut self, file: &F, open: u32) {
+        self.locks.forget_waiters_through(file, open);
         self.count_gone_waiters();
     }
 
@@ -349,16 +349,24 @@ impl<F: Clone + Eq + Hash> States<F> {
         unlocked.map_err(|OverLimit| Status::LockRange)
     }
 
-    /// Releases the locks that are held through a state.
-    pub(super) fn release_locks(&mut self, now: Instant, at: u32) {
-        let entry = &self.entries[at as usize];
-        let Kind::Locks { open } = entry.kind else {
-            unreachable!("the state has locks");
+    /// Releases the locks that are held through states of one open, in one pass over those of the file.
+    pub(super) fn release_locks(&mut self, now: Instant, states: &[u32]) {
+        for &at in states {
+            let entry = &self.entries[at as usize];
+            let Kind::Locks { open, .. } = entry.kind else {
+                unreachable!("the state has locks");
+            };
+            self.lock_states.remove(&(open, entry.owner));
+        }
+        let Some(&first) = states.first() else {
+            return;
         };
-        let (client, key) = (entry.client, (open, entry.owner));
+        let mut order = states.to_vec();
+        order.sort_unstable();
+        let entry = &self.entries[first as usize];
+        let client = entry.client;
         let held = self.locks.held();
-        self.locks.release(now, &entry.file, at);
-        self.lock_states.remove(&key);
+        (self.locks).release(now, &entry.file, |via| order.binary_search(&via).is_ok());
         self.count_locks(client, held);
         self.count_gone_waiters();
     }
@@ -366,11 +374,18 @@ impl<F: Clone + Eq + Hash> States<F> {
     /// Takes a lock owner without locks from its open.
     pub(super) fn detach_locks(&mut self, at: u32) {
         let entry = &self.entries[at as usize];
-        let Kind::Locks { open } = entry.kind else {
+        let Kind::Locks { open, at_open } = entry.kind else {
             unreachable!("the state has locks");
         };
         self.lock_states.remove(&(open, entry.owner));
-        self.open_mut(open).locks.retain(|&its| its != at);
+        let locks = &mut self.open_mut(open).locks;
+        locks.swap_remove(at_open);
+        let moved = locks.get(at_open).copied();
+        if let Some(moved) = moved
+            && let Kind::Locks { at_open: its, .. } = &mut self.entries[moved as usize].kind
+        {
+            *its = at_open;
+        }
     }
 
     /// Returns what the owner of a state has locked of its file, through any open. Nothing for a state that has no locks or was

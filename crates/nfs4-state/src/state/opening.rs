@@ -1,6 +1,6 @@
 //! OPEN, OPEN_DOWNGRADE, CLOSE, and what READ and WRITE may (RFC 8881 §9.7 to §9.9).
 
-use super::{Entry, File, Kind, Open, Refusal, States, Yields, special};
+use super::{Entry, File, InTheWay, Kind, Open, Refusal, States, Yields, special};
 use crate::Random;
 use crate::address::{AddressKey, may_grow};
 use nfs_proto::v4::open::{ShareAccess, ShareDeny};
@@ -56,28 +56,6 @@ fn keep_parts(set: u8, value: u32) -> u8 {
     parts(set, value).fold(0, |set, part| set | bit(part))
 }
 
-impl File {
-    fn count(&mut self, open: &Open, change: impl Fn(&mut usize)) {
-        let bits = [(0, 1), (1, 2)];
-        for (at, bit) in bits {
-            if open.access.bits() & bit != 0 {
-                change(&mut self.access[at]);
-            }
-            if open.deny.bits() & bit != 0 {
-                change(&mut self.deny[at]);
-            }
-        }
-    }
-
-    /// Returns whether any open is in the way of one (RFC 8881 §9.7).
-    fn conflicts(&self, access: u32, deny: u32) -> bool {
-        let any = |counts: [usize; 2], bits: u32| {
-            (bits & 1 != 0 && counts[0] > 0) || (bits & 2 != 0 && counts[1] > 0)
-        };
-        any(self.deny, access) || any(self.access, deny)
-    }
-}
-
 impl<F: Clone + Eq + Hash> States<F> {
     /// Opens a file, or adds to an open of the same owner (RFC 8881 §9.9, §18.16).
     pub(crate) fn open_file(
@@ -110,19 +88,20 @@ impl<F: Clone + Eq + Hash> States<F> {
             self.forget_unused(owner);
             return Err(Status::Delay.into());
         }
-        let file = self.files.entry(call.file.clone()).or_default();
         let open = Open {
             access,
             deny,
             accesses: bit(access.bits()),
             denies: bit(deny.bits()),
             locks: Vec::new(),
-            at_file: file.opens.len(),
+            // It is entered below.
+            at_file: 0,
         };
-        file.count(&open, |count| *count += 1);
         let at = self.insert(random, owner, call.file.clone(), Kind::Open(open));
-        let file = self.files.get_mut(call.file).expect("it was entered");
-        file.opens.push(at);
+        let key_of_file = call.file.clone();
+        let file = self.files.get_or_insert_with(key_of_file, File::default);
+        let at_file = file.insert(at, access, deny);
+        self.open_mut(at).at_file = at_file;
         self.opens.insert(key, at);
         Ok(self.id_of(at))
     }
@@ -131,6 +110,34 @@ impl<F: Clone + Eq + Hash> States<F> {
     pub(crate) fn has_room(&self, address: AddressKey) -> bool {
         let its = self.addresses.get(&address).map_or(0, |its| its.states);
         may_grow(its, self.entries.len(), self.limits.states)
+    }
+
+    /// Notes that a read or write with a special state id is being executed.
+    pub(crate) fn begin_io(&mut self, file: &F, writes: bool) {
+        let running = self.running.entry(file.clone()).or_default();
+        running[usize::from(writes)] += 1;
+    }
+
+    /// Notes that it is not any more.
+    pub(crate) fn end_io(&mut self, file: &F, writes: bool) {
+        let running = self.running.get_mut(file);
+        let running = running.expect("it was begun");
+        running[usize::from(writes)] -= 1;
+        if *running == [0, 0] {
+            self.running.remove(file);
+        }
+    }
+
+    /// Returns whether a read or write with a special state id is being executed that a denial is against.
+    pub(crate) fn is_denied_running(&self, file: &F, deny: ShareDeny) -> bool {
+        // Nearly always nothing is denied.
+        if deny.is_empty() {
+            return false;
+        }
+        self.running.get(file).is_some_and(|[reads, writes]| {
+            (deny.contains(ShareDeny::READ) && *reads > 0)
+                || (deny.contains(ShareDeny::WRITE) && *writes > 0)
+        })
     }
 
     /// Finds out whether opens are in the way of some access and denial (RFC 8881 §9.7). Own opens count, too.
@@ -145,34 +152,43 @@ impl<F: Clone + Eq + Hash> States<F> {
         let Some(file) = self.files.get(file) else {
             return Ok(());
         };
-        if !file.conflicts(access, deny) {
-            return Ok(());
-        }
-        let mut clients = Vec::new();
-        for &at in &file.opens {
-            let open = self.open(at);
-            if open.deny.bits() & access != 0 || open.access.bits() & deny != 0 {
-                let client = self.entries[at as usize].client;
-                if !yields(client) {
-                    return Err(refusal.into());
-                }
-                if !clients.contains(&client) {
-                    clients.push(client);
-                }
+        let mut clients = InTheWay::default();
+        for at in file.conflicts(access, deny) {
+            let client = self.entries[at as usize].client;
+            if !yields(client) {
+                return Err(refusal.into());
             }
+            clients.add(client);
         }
-        Err(Refusal::Yields(clients))
+        match clients.all() {
+            clients if clients.is_empty() => Ok(()),
+            clients => Err(Refusal::Yields(clients)),
+        }
     }
 
     fn set_share(&mut self, at: u32, access: ShareAccess, deny: ShareDeny) {
+        self.leave_file(at);
         let entry = &mut self.entries[at as usize];
         let file = self.files.get_mut(&entry.file).expect("an open has a file");
-        let Kind::Open(open) = &mut entry.kind else {
+        let at_file = file.insert(at, access, deny);
+        let open = self.open_mut(at);
+        (open.access, open.deny, open.at_file) = (access, deny, at_file);
+    }
+
+    /// Takes an open from those of its file. Returns whether it was the last.
+    fn leave_file(&mut self, at: u32) -> bool {
+        let entry = &self.entries[at as usize];
+        let Kind::Open(open) = &entry.kind else {
             unreachable!("the state is an open");
         };
-        file.count(open, |count| *count -= 1);
-        (open.access, open.deny) = (access, deny);
-        file.count(open, |count| *count += 1);
+        let (access, deny, at_file) = (open.access, open.deny, open.at_file);
+        let file = self.files.get_mut(&entry.file).expect("an open has a file");
+        let moved = file.remove(at_file, access, deny);
+        let is_last = file.is_empty();
+        if let Some(moved) = moved {
+            self.open_mut(moved).at_file = at_file;
+        }
+        is_last
     }
 
     /// Finds an open by its own state id.
@@ -230,81 +246,80 @@ impl<F: Clone + Eq + Hash> States<F> {
 
     /// Ends an open with the locks in it.
     fn release_open(&mut self, now: Instant, at: u32) {
-        for locks in std::mem::take(&mut self.open_mut(at).locks) {
-            self.release_locks(now, locks);
-            self.remove(locks);
-        }
+        let locks = std::mem::take(&mut self.open_mut(at).locks);
+        self.release_locks(now, &locks);
+        locks.into_iter().for_each(|locks| self.remove(locks));
         self.detach_open(at);
         self.remove(at);
     }
 
     /// Takes an open from all lists but that of its client.
     fn detach_open(&mut self, at: u32) {
+        let is_last = self.leave_file(at);
         let Entry {
             client,
             owner,
             file: key,
-            kind,
             ..
         } = &self.entries[at as usize];
-        let Kind::Open(open) = kind else {
-            unreachable!("the state is an open");
-        };
-        let (client, key, at_file) = (*client, key.clone(), open.at_file);
-        self.opens.remove(&(*owner, key.clone()));
-        let file = self.files.get_mut(&key).expect("an open has a file");
-        file.count(open, |count| *count -= 1);
-        file.opens.swap_remove(at_file);
-        let moved = file.opens.get(at_file).copied();
-        let is_last = file.opens.is_empty();
-        if let Some(moved) = moved {
-            self.open_mut(moved).at_file = at_file;
-        }
-        self.forget_waiters_without_open(client, &key);
+        let (client, key) = (*client, (*owner, key.clone()));
+        self.opens.remove(&key);
         if is_last {
-            self.files.remove(&key);
+            self.files.remove(&key.1);
+        }
+        // Nobody waits through an open that is gone.
+        if self.client_mut(client).waiting > 0 {
+            self.forget_waiters(&key.1, at);
         }
     }
 
-    /// Lets a client without an open of a file wait for nothing there.
-    fn forget_waiters_without_open(&mut self, client: ClientId, file: &F) {
-        if self.clients.get(&client).is_none_or(|its| its.waiting == 0) {
-            return;
-        }
-        let opens = self.files.get(file).map_or(&[][..], |file| &file.opens);
-        let mut opens = opens.iter().map(|&at| &self.entries[at as usize]);
-        if !opens.any(|entry| entry.client == client) {
-            self.forget_waiters(client, file);
-        }
-    }
-
-    /// Ends all state of a client.
-    pub(crate) fn remove_client(&mut self, now: Instant, client: ClientId) {
-        while let Some(at) = self
-            .clients
-            .get(&client)
-            .and_then(|its| its.states.last().copied())
-        {
-            let entry = &self.entries[at as usize];
-            match (entry.is_revoked, &entry.kind) {
-                (true, _) => self.remove(at),
-                (false, Kind::Open(_)) => self.release_open(now, at),
+    /// Ends state of a client: at most so many of its states. Returns whether that was all.
+    pub(crate) fn remove_some(&mut self, now: Instant, client: ClientId, most: usize) -> bool {
+        let last = |states: &Self| {
+            let its = states.clients.get(&client);
+            its.and_then(|its| its.states.last().copied())
+        };
+        let mut left = most;
+        while let Some(at) = last(self) {
+            if left == 0 {
+                return false;
+            }
+            let entry = &mut self.entries[at as usize];
+            left -= match (entry.is_revoked, &mut entry.kind) {
+                (true, _) => {
+                    self.remove(at);
+                    1
+                }
+                (false, Kind::Open(open)) if open.locks.len() >= left => {
+                    let some = open.locks.split_off(open.locks.len() - left);
+                    self.release_locks(now, &some);
+                    some.into_iter().for_each(|locks| self.remove(locks));
+                    left
+                }
+                (false, Kind::Open(open)) => {
+                    let ended = open.locks.len() + 1;
+                    self.release_open(now, at);
+                    ended
+                }
                 (false, Kind::Locks { .. }) => {
-                    self.release_locks(now, at);
+                    self.release_locks(now, &[at]);
                     self.detach_locks(at);
                     self.remove(at);
+                    1
                 }
-            }
+            };
         }
+        true
     }
 
     /// Revokes all opens and locks of a file (RFC 8881 §8.5). Returns the number of states.
     pub(crate) fn revoke_file(&mut self, now: Instant, file: &F) -> usize {
-        let opens = self.files.get(file).map(|file| file.opens.clone());
+        let opens = self.files.get(file).map(|file| file.opens().collect());
         let mut revoked = 0;
-        for at in opens.unwrap_or_default() {
-            for locks in std::mem::take(&mut self.open_mut(at).locks) {
-                self.release_locks(now, locks);
+        for at in opens.unwrap_or_else(Vec::new) {
+            let locks = std::mem::take(&mut self.open_mut(at).locks);
+            self.release_locks(now, &locks);
+            for locks in locks {
                 self.mark_revoked(locks);
                 revoked += 1;
             }
@@ -348,9 +363,9 @@ impl<F: Clone + Eq + Hash> States<F> {
         if !open.access.contains(needed) {
             // RFC 8881 §9.1.2: reading by an open for writing may be allowed, as clients write parts of their pages; not
             // against one that denies reading.
-            let denied =
-                |file: &File| file.deny[0] > usize::from(open.deny.contains(ShareDeny::READ));
-            if writes || self.files.get(file).is_some_and(denied) {
+            let own = usize::from(open.deny.contains(ShareDeny::READ));
+            let of_file = self.files.get(file);
+            if writes || of_file.is_some_and(|file| file.denying_reads() > own) {
                 return Err(Status::OpenMode.into());
             }
         }

@@ -763,3 +763,29 @@ fn lock_if(
     let random = &mut |bytes: &mut [u8]| world.rng.fill(bytes);
     world.server.lock_if(world.now, random, &request, permit)
 }
+
+#[test]
+fn nothing_is_denied_that_is_being_done_with_a_special_state_id() {
+    let mut world = World::new(config());
+    let peer = world.peer("a", 1);
+    let denied = |world: &mut World, file, deny| {
+        let open = world.open(&peer, "o", file, 3, deny)?;
+        world.close(&peer, file, open).map(drop)
+    };
+    let before = world.server.entries();
+    let [read, write] = [1, 2];
+    for (writes, its, other) in [(false, read, write), (true, write, read)] {
+        world.server.begin_special_io(&7, writes);
+        world.server.begin_special_io(&7, writes);
+        assert_eq!(denied(&mut world, 7, its), Err(Status::Delay));
+        assert_eq!(denied(&mut world, 7, read | write), Err(Status::Delay));
+        assert_eq!(denied(&mut world, 7, 0), Ok(()));
+        assert_eq!(denied(&mut world, 7, other), Ok(()));
+        assert_eq!(denied(&mut world, 8, its), Ok(()), "another file");
+        world.server.end_special_io(&7, writes);
+        assert_eq!(denied(&mut world, 7, its), Err(Status::Delay));
+        world.server.end_special_io(&7, writes);
+        assert_eq!(denied(&mut world, 7, its), Ok(()));
+    }
+    assert_eq!(world.server.entries(), before);
+}

@@ -163,7 +163,7 @@ impl Sim {
                 } => {
                     self.told.push((client, owner.to_vec(), file, self.now));
                 }
-                Demand::Release { .. } => {}
+                Demand::Release { .. } | Demand::RecallSlots { .. } => {}
             }
         }
     }

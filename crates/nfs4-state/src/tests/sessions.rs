@@ -448,3 +448,88 @@ fn request_in_a_slot_is_in_progress_until_it_is_finished() {
         .unwrap();
     assert_eq!(world.server.sessions_destroyed(), before + 1);
 }
+
+/// A server with few slots: a client of one address has a session with half of them, and seven of other addresses follow.
+fn crowded() -> (World, Peer, Vec<Peer>) {
+    let limits = Limits {
+        slots: 128,
+        ..Limits::default()
+    };
+    let mut world = World::new(Config { limits, ..config() });
+    let known = world.exchange("first", 1, 1).unwrap();
+    let created = world.create_with(known, 1, 1, attributes(64)).unwrap();
+    assert_eq!(created.fore.max_requests, 64);
+    let first = Peer {
+        client: known.client,
+        session: created.session,
+        connection: ConnectionId(1),
+        next: 1,
+    };
+    let others = (2..9).map(|n| world.peer(&n.to_string(), n));
+    let others = others.collect();
+    (world, first, others)
+}
+
+#[test]
+fn client_with_more_slots_than_its_part_is_told_once_that_others_lack_some() {
+    let (mut world, mut first, others) = crowded();
+    assert_eq!(world.recalled, [first.session]);
+    let target = world.server.recalled_slots(first.session).unwrap();
+    for mut other in others {
+        let result = world.renew(&mut other).unwrap();
+        assert_eq!(result.highest_slot, SlotId(7), "it lacks none");
+        assert_eq!(world.server.recalled_slots(other.session), None);
+    }
+    // It reads the target in three results.
+    for (n, highest) in [(0, 63), (1, 63), (2, 63), (3, target.0)] {
+        let result = world.renew(&mut first).unwrap();
+        let slots = (result.highest_slot.0, result.target_highest_slot);
+        assert_eq!(slots, (highest, target), "request {n}");
+    }
+    assert_eq!(world.server.recalled_slots(first.session), None);
+    world.settle();
+    assert_eq!(world.recalled, [first.session]);
+}
+
+#[test]
+fn client_without_a_back_channel_reads_in_its_replies_that_others_lack_slots() {
+    let limits = Limits {
+        slots: 128,
+        ..Limits::default()
+    };
+    let mut world = World::new(Config { limits, ..config() });
+    let known = world.exchange("first", 1, 1).unwrap();
+    let created = world.create_with(known, 1, 1, attributes(64)).unwrap();
+    world.server.handle_disconnect(ConnectionId(1));
+    for n in 2..11 {
+        world.peer(&n.to_string(), n);
+    }
+    assert_eq!(world.recalled, []);
+    let mut first = Peer {
+        client: known.client,
+        session: created.session,
+        connection: ConnectionId(1),
+        next: 1,
+    };
+    let result = world.renew(&mut first).unwrap();
+    assert!(result.target_highest_slot < result.highest_slot);
+}
+
+#[test]
+fn address_has_no_more_slots_than_it_leaves_and_its_sessions_share_its_part() {
+    let limits = Limits {
+        slots: 400,
+        ..Limits::default()
+    };
+    let mut world = World::new(Config { limits, ..config() });
+    let slots = |world: &mut World, owner: &str, address| {
+        let known = world.exchange(owner, 1, address).unwrap();
+        let wanted = attributes(64);
+        let created = world.create_with(known, address, address.into(), wanted);
+        created.unwrap().fore.max_requests
+    };
+    let of_first: u32 = (0..30).map(|n| slots(&mut world, &n.to_string(), 1)).sum();
+    assert!((200..350).contains(&of_first), "{of_first}");
+    assert!(slots(&mut world, "other", 2) >= 40);
+    assert!(slots(&mut world, "third", 3) >= 16);
+}

@@ -83,7 +83,7 @@ pub(crate) struct NewCall {
 
 #[derive(Debug)]
 enum State {
-    /// The chunks of the call are being pulled, or wait for memory or their turn.
+    /// The chunks of the call wait for memory, or are being pulled. A call that only offers chunks waits for memory, too.
     Pulling(Box<Pulling>),
     /// The call is in service.
     Dispatched,
@@ -209,7 +209,7 @@ impl<O: Owner> Responder<O> {
         self.for_memory.push_back(key);
     }
 
-    /// Handles a call without Read chunks.
+    /// Handles a call without chunks.
     fn handle_whole(
         &mut self,
         shared: &mut Shared<O>,

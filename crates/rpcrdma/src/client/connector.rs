@@ -14,7 +14,10 @@ use crate::driver::receives::{for_parts, share};
 use crate::driver::xids;
 use buffer::Pool;
 use oncrpc::xdr::Payload;
-use oncrpc::{Answer, Caller, Chain, ConnectionId, PeerGroup, Programs, Reply, Service};
+use oncrpc::{
+    Answer, Caller, Chain, ConnectionId, PeerGroup, Programs, ReceivedCall, Reply, ReplyBound,
+    Service,
+};
 use rpcrdma_proto::limits::RECEIVE_SLACK;
 use rpcrdma_proto::v2::Dialect;
 use rpcrdma_proto::v2::characteristics::BackwardSupport;
@@ -465,6 +468,13 @@ fn info(endpoint: &Endpoint, version: Version, private_data: Vec<u8>) -> Connect
 /// that owns the connection would end, and with it all calls of the client.
 struct Guarded(Arc<dyn Service>);
 
+impl Guarded {
+    /// Asks the service; a panic is the answer by default.
+    fn ask<T: Default>(&self, ask: impl FnOnce(&dyn Service) -> T) -> T {
+        catch_unwind(AssertUnwindSafe(|| ask(&*self.0))).unwrap_or_default()
+    }
+}
+
 impl Service for Guarded {
     fn call(&self, call: Payload, caller: &Caller) -> Answer {
         let called = AssertUnwindSafe(|| self.0.call(call, caller));
@@ -474,9 +484,22 @@ impl Service for Guarded {
         })
     }
 
+    fn reply_bound(&self, call: ReceivedCall<'_>) -> Option<ReplyBound> {
+        self.ask(|service| service.reply_bound(call))
+    }
+
+    fn keeps_calls(&self) -> bool {
+        self.ask(|service| service.keeps_calls())
+    }
+
+    // Behind both, the connection is over in any case.
+
+    fn closed_in_order(&self, caller: &Caller) {
+        self.ask(|service| service.closed_in_order(caller));
+    }
+
     fn connection_ended(&self, connection: ConnectionId) {
-        // The connection is over in any case.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.0.connection_ended(connection)));
+        self.ask(|service| service.connection_ended(connection));
     }
 }
 
@@ -492,4 +515,68 @@ pub(crate) fn shows_version_two(over: &CloseReason) -> bool {
 /// Whether a connection ended because the provider does not do remote invalidation as it reports.
 pub(crate) fn shows_broken_invalidation(over: &CloseReason) -> bool {
     matches!(over, CloseReason::Violation(Violation::LostHandle))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    /// A service that has no default of the trait, and may panic.
+    #[derive(Default)]
+    struct Odd {
+        panics: bool,
+        ended: AtomicUsize,
+    }
+
+    impl Odd {
+        fn end(&self) {
+            self.ended.fetch_add(1, Relaxed);
+            assert!(!self.panics);
+        }
+    }
+
+    impl Service for Odd {
+        fn call(&self, _: Payload, _: &Caller) -> Answer {
+            assert!(!self.panics);
+            Answer::Now(Reply::Nothing)
+        }
+
+        fn reply_bound(&self, _: ReceivedCall<'_>) -> Option<ReplyBound> {
+            assert!(!self.panics);
+            Some(ReplyBound::default())
+        }
+
+        fn keeps_calls(&self) -> bool {
+            assert!(!self.panics);
+            true
+        }
+
+        fn closed_in_order(&self, _: &Caller) {
+            self.end();
+        }
+
+        fn connection_ended(&self, _: ConnectionId) {
+            self.end();
+        }
+    }
+
+    #[test]
+    fn guarded_service_is_asked_everything_and_ends_the_connection_when_it_panics() {
+        for panics in [false, true] {
+            let odd = Arc::new(Odd {
+                panics,
+                ..Odd::default()
+            });
+            let guarded = Guarded(Arc::clone(&odd) as Arc<dyn Service>);
+            let bound = guarded.reply_bound(ReceivedCall::default());
+            assert_eq!((bound.is_none(), guarded.keeps_calls()), (panics, !panics));
+            let caller = Caller::new(SocketAddr::from(([127, 0, 0, 1], 700)));
+            let answer = guarded.call(Payload::default(), &caller);
+            assert_eq!(matches!(answer, Answer::Later(_)), panics);
+            guarded.closed_in_order(&caller);
+            guarded.connection_ended(caller.connection);
+            assert_eq!(odd.ended.load(Relaxed), 2);
+        }
+    }
 }

@@ -20,6 +20,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One connection, owned by one task.
 pub(crate) struct Endpoint {
+    /// That of the provider: `IwarpQp`, or that of an RDMA device.
     pub(crate) qp: Box<dyn QueuePair>,
     pub(crate) connection: Connection,
     /// The caller that the service sees.

@@ -2,7 +2,7 @@
 
 use super::addresses::Address;
 use super::grants::FIRST_GRANT;
-use super::place::Kept;
+use super::kept::Kept;
 use super::receive_memory::{self, ReceiveLease};
 use super::serve::Serving;
 use super::settings::{Listened, Settings, terms};
@@ -50,6 +50,7 @@ impl Acceptor {
         addr: SocketAddr,
         listening: oneshot::Sender<Result<SocketAddr, SetupError>>,
     ) {
+        // In `serve` the provider is wrapped in one that refuses addresses first (`daemon::guard`).
         let mut listener = match self.on.provider.listen(addr).await {
             Ok(listener) => listener,
             Err(error) => {
@@ -108,6 +109,7 @@ impl Acceptor {
             Ok(admitted) => admitted,
             Err(why) => {
                 self.state.stats().refused += 1;
+                // The connection that is dropped here is refused on the wire.
                 return log.warn_of(group, |listen| {
                     let why = self.settings.admission.explain(why);
                     warn!(listen, %peer, "refused: {why}");
@@ -174,11 +176,11 @@ impl Arrival {
             result = tokio::time::timeout(timeout, setup) => match result {
                 Ok(Ok(set_up)) => set_up,
                 Ok(Err(error)) => {
-                    self.refused(peer, &error);
+                    self.setup_failed(peer, &error);
                     return None;
                 }
                 Err(_) => {
-                    self.refused(peer, &SetupError::TimedOut("a connection", timeout));
+                    self.setup_failed(peer, &SetupError::TimedOut("a connection", timeout));
                     return None;
                 }
             },
@@ -220,7 +222,7 @@ impl Arrival {
         ))
     }
 
-    fn refused(&self, peer: SocketAddr, error: &SetupError) {
+    fn setup_failed(&self, peer: SocketAddr, error: &SetupError) {
         self.state.stats().refused += 1;
         if is_without_a_word(error) {
             return debug!(%peer, %error, "gone before it was set up");

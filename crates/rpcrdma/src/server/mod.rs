@@ -7,7 +7,7 @@ mod backchannel;
 mod backward_memory;
 mod deliveries;
 mod grants;
-mod place;
+mod kept;
 mod receive_memory;
 mod serve;
 mod settings;
@@ -69,8 +69,8 @@ impl ServerMonitor {
         stats
     }
 
-    /// Connections that were refused as there were too many of all, or of their address. They are among those that are
-    /// [refused](ServerStats::refused).
+    /// Connections that were refused as there were too many of all, or of their address, by all servers that share the admission
+    /// control of this one.
     pub fn refused_as_too_many(&self) -> u64 {
         self.admission.refused()
     }

@@ -4,7 +4,7 @@ use super::asking::Asking;
 use super::backchannel::BackEnd;
 use super::deliveries::Deliveries;
 use super::grants::Grants;
-use super::place::Kept;
+use super::kept::Kept;
 use super::settings::Settings;
 use super::stats::Tally;
 use crate::driver::clock;

@@ -29,7 +29,8 @@ pub struct ServerStats {
     pub version_two: usize,
     /// Connections accepted since the start.
     pub accepted: u64,
-    /// Connections refused at a limit, or ended because the client did not finish its setup.
+    /// Connections that were not taken into service: at a limit, from local users that are not known, without a complete setup,
+    /// or while the server stopped.
     pub refused: u64,
     /// Connections [evicted](rpc_serving::admission) in favour of other addresses.
     pub evicted: u64,

@@ -20,10 +20,11 @@ const BOUNDS: Bounds = Bounds {
 /// It cannot be measured.
 pub(super) fn measure(
     program: &Path,
+    version: &str,
     rounds: usize,
     install: bool,
 ) -> Result<(Vec<Row>, GuestMachine)> {
-    let ServerTimes { guest, works } = interop::time_servers(program, rounds, install)?;
+    let ServerTimes { guest, works } = interop::time_servers(program, version, rounds, install)?;
     let rows = works.into_iter().map(|work| Row {
         name: work.name.to_owned(),
         beside: "knfsd",

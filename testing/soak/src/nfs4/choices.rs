@@ -21,6 +21,11 @@ impl Sim<'_> {
             keep: true,
         };
         place.highest = place.slot;
+        let its = &live.slots[slot];
+        if !live.targets.allow(slot) || (its.was_freed && its.sequence == 0) {
+            // It does not know what would be a lie.
+            return Ok(());
+        }
         let is_old = live.epoch != self.site.epoch;
         let (lie, expected) = match self.dice.below(5) {
             0 => ("ahead", Status::SequenceMisordered),
@@ -67,7 +72,7 @@ impl Sim<'_> {
             deny,
             guarded: dice.once_in(4),
         };
-        let kind = dice.below(20);
+        let kind = dice.below(21);
         if held.is_empty() || kind < 3 {
             return (open, false);
         }
@@ -103,7 +108,7 @@ impl Sim<'_> {
                     known: of.locks.get(&locker).map(|locked| locked.state),
                     locker,
                     range,
-                    kind: match dice.once_in(12) {
+                    kind: match dice.once_in(4) {
                         true => LockType::WriteWait,
                         false => dice.of(&kinds),
                     },
@@ -148,6 +153,12 @@ impl Sim<'_> {
                 states.push(of.state);
                 Op::Test { states }
             }
+            19 => Op::Downgrade {
+                handle,
+                state: of.state,
+                access: dice.of(&[1, 2, 3]),
+                deny,
+            },
             _ => return (self.lie(at, &of), true),
         };
         (op, false)

@@ -158,7 +158,7 @@ impl Sim<'_> {
                 epoch: live.epoch,
                 op: op.clone(),
                 is_lie: false,
-                is_late: false,
+                generation: live.targets.generation,
                 graced: self.site.is_in_grace(),
                 is_new: true,
                 flat: Vec::new(),

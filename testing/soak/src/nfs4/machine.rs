@@ -2,6 +2,7 @@
 
 use super::Request;
 use super::site::is_later;
+use super::targets::Targets;
 use super::wire::{Got, Op, Outcome, PARTS};
 use nfs_proto::v4::lock::LockType;
 use nfs_proto::v4::{ClientId, SessionId, StateId, Status};
@@ -27,11 +28,30 @@ pub(super) struct Live {
     pub(super) epoch: u32,
     pub(super) is_complete: bool,
     pub(super) slots: Vec<Slot>,
+    pub(super) targets: Targets,
+}
+
+impl Live {
+    /// Takes the slots in the reply to a request.
+    pub(super) fn take_slots(&mut self, request: &Request, slots: (u32, u32)) {
+        let used = self.slots.iter().rposition(|slot| slot.request.is_some());
+        let used = used.and_then(|slot| u32::try_from(slot).ok());
+        let used = used.unwrap_or(0).max(request.at.slot);
+        if let Some(kept) = self.targets.result(request.generation, used, slots) {
+            for slot in self.slots.iter_mut().skip(kept) {
+                // The server took it back: when it comes again, the client does not know how far it was.
+                (slot.sequence, slot.was_freed) = (0, true);
+            }
+            let all = kept.max(self.slots.len());
+            self.slots.resize_with(all, Slot::default);
+        }
+    }
 }
 
 #[derive(Default)]
 pub(super) struct Slot {
     pub(super) sequence: u32,
+    pub(super) was_freed: bool,
     pub(super) request: Option<Request>,
 }
 
@@ -183,6 +203,19 @@ impl Machine {
             Op::Close { state, .. } if what.status.is_ok() => {
                 self.held.retain(|held| held.state.other != state.other);
                 return Some(*state);
+            }
+            Op::Downgrade {
+                state,
+                access,
+                deny,
+                ..
+            } => {
+                if let (Ok(()), Got::State(new)) = (what.status, &what.got) {
+                    let mut held = self.held.iter_mut();
+                    let held = held.find(|held| held.state.other == state.other)?;
+                    held.state = newest(held.state, *new);
+                    (held.access, held.deny) = (*access, *deny);
+                }
             }
             Op::Lock {
                 handle,

@@ -24,8 +24,6 @@ pub(super) struct Circumstances {
     pub(super) is_in_grace: bool,
     /// The client lies: the request has to fail.
     pub(super) is_lie: bool,
-    /// It was executed some time after its state id was checked: meanwhile others may have opened the file.
-    pub(super) is_late: bool,
 }
 
 #[derive(Debug)]
@@ -42,6 +40,9 @@ struct Open {
     file: usize,
     access: u32,
     deny: u32,
+    /// The values of the OPENs that made it, as bits.
+    accesses: u8,
+    denies: u8,
     seqid: u32,
 }
 
@@ -339,6 +340,12 @@ impl Reference {
                 Ok(()) => self.closed(when.client, *state),
                 Err(_) => found(format!("CLOSE: {outcome:?}")),
             },
+            Op::Downgrade {
+                state,
+                access,
+                deny,
+                ..
+            } => self.downgrade(*state, (*access, *deny), outcome),
             Op::Lock { .. } => self.lock(when, op, outcome),
             Op::Unlock { state, range, .. } => {
                 let (Ok(()), Got::State(new)) = (status, got) else {
@@ -446,6 +453,7 @@ impl Reference {
             } => *state,
             Op::Lock { open, .. } => *open,
             Op::Close { state, .. }
+            | Op::Downgrade { state, .. }
             | Op::Unlock { state, .. }
             | Op::Write { state, .. }
             | Op::Read { state, .. } => *state,
@@ -530,10 +538,14 @@ impl Reference {
             file,
             access: 0,
             deny: 0,
+            accesses: 0,
+            denies: 0,
             seqid,
         });
         open.access |= access;
         open.deny |= deny;
+        open.accesses |= 1 << access;
+        open.denies |= 1 << deny;
         open.seqid = seqid;
         Ok(())
     }
@@ -562,6 +574,30 @@ impl Reference {
             self.files[locks.file].release(owner, (0, PARTS - 1));
         }
         Ok(())
+    }
+
+    /// RFC 8881 §18.18.3: what is left is the union of what some of the OPENs had.
+    fn downgrade(
+        &mut self,
+        state: StateId,
+        (access, deny): (u32, u32),
+        outcome: &Outcome,
+    ) -> Result<(), String> {
+        let Some(open) = self.opens.get_mut(&state.other) else {
+            return found("OPEN_DOWNGRADE of a state that is gone");
+        };
+        let (accesses, denies) = (parts(open.accesses, access), parts(open.denies, deny));
+        let is_allowed = union(accesses) == Some(access) && union(denies) == Some(deny);
+        match (outcome.status, &outcome.got) {
+            (Ok(()), Got::State(new)) if is_allowed && new.seqid == open.seqid + 1 => {
+                open.seqid = new.seqid;
+                (open.access, open.deny) = (access, deny);
+                (open.accesses, open.denies) = (accesses, denies);
+                Ok(())
+            }
+            (Err(Status::Invalid), _) if !is_allowed => Ok(()),
+            _ => found(format!("OPEN_DOWNGRADE of {open:?}: {outcome:?}")),
+        }
     }
 
     fn lock(&mut self, when: Circumstances, op: &Op, outcome: &Outcome) -> Result<(), String> {
@@ -652,7 +688,7 @@ impl Reference {
         state: StateId,
         access: u32,
     ) -> Result<(), String> {
-        if state == StateId::default() && !when.is_late {
+        if state == StateId::default() {
             let denies = |open: &Open| {
                 open.file == file
                     && open.deny & access != 0
@@ -681,6 +717,17 @@ impl Reference {
     pub(super) fn has_name(&self, name: u8) -> bool {
         self.names.contains_key(&name)
     }
+}
+
+/// Values of a set that are part of a value.
+fn parts(set: u8, value: u32) -> u8 {
+    let is_part = |part: &u32| set & (1 << part) != 0 && part & !value == 0;
+    (0..4).filter(is_part).fold(0, |set, part| set | 1 << part)
+}
+
+fn union(set: u8) -> Option<u32> {
+    let values = (0..4).filter(|value| set & (1 << value) != 0);
+    values.reduce(|all, value| all | value)
 }
 
 impl File {
@@ -722,6 +769,7 @@ impl Op {
             Self::OpenHandle { handle, .. }
             | Self::Close { handle, .. }
             | Self::Lock { handle, .. }
+            | Self::Downgrade { handle, .. }
             | Self::Unlock { handle, .. }
             | Self::Write { handle, .. }
             | Self::Read { handle, .. } => Some(handle),

@@ -1,16 +1,19 @@
 //! The server: files that outlast its restarts, and a clock that goes on when the simulation says so.
 
+use super::lines::Lines;
 use super::wire;
 use buffer::Pool;
 use nfs_proto::v4::Status;
 use nfs_server::{
     ExportOptions, Exports, FileSystem, HandleKey, LocalFs, LocalFsOptions, MemFs, Nfs4,
-    Nfs4Settings, Nfs4State, Nfs4Upkeep, Squash,
+    Nfs4Limits, Nfs4Settings, Nfs4State, Nfs4Upkeep, Squash,
 };
 use oncrpc::xdr::Payload;
 use oncrpc::{Answer, Caller, Program, Programs, Reply, Respond, Service};
+use std::pin::Pin;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -18,6 +21,9 @@ pub(super) const LEASE: Duration = Duration::from_secs(90);
 
 /// Time for which state stays after the lease, if it is in nobody's way.
 pub(super) const COURTESY: Duration = Duration::from_secs(600);
+
+/// Slots of all sessions: clients want more.
+const SLOTS: u32 = 20;
 
 /// Longest time that a thread of the file system takes.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,6 +38,8 @@ pub(super) struct Site {
     _files: Option<TempDir>,
     now: Arc<Mutex<Instant>>,
     running: Option<Running>,
+    /// Connections on which clients can be called.
+    pub(super) lines: Lines,
     /// Number of the instance of the server.
     pub(super) epoch: u32,
 }
@@ -40,6 +48,8 @@ struct Running {
     programs: Programs,
     nfs: Nfs4,
     upkeep: Nfs4Upkeep,
+    /// Calls clients.
+    callbacks: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 /// A request that is on its way.
@@ -81,6 +91,7 @@ impl Site {
             _files: files,
             now: Arc::new(Mutex::new(Instant::now())),
             running: None,
+            lines: Lines::default(),
             epoch: 0,
         };
         site.start();
@@ -90,11 +101,16 @@ impl Site {
     /// Starts the server, after its end. Nothing of its state may be in use any more.
     pub(super) fn start(&mut self) {
         self.running = None;
+        self.lines = Lines::default();
         self.epoch += 1;
         let settings = Nfs4Settings {
             lease: LEASE,
             grace: LEASE,
             courtesy: COURTESY,
+            limits: Nfs4Limits {
+                slots: SLOTS,
+                ..Nfs4Limits::default()
+            },
             state_dir: Some(self.state_dir.path().into()),
             ..Nfs4Settings::default()
         };
@@ -102,11 +118,15 @@ impl Site {
         let clock = move || *now.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = Nfs4State::with_clock(settings, clock);
         let (state, upkeep) = opened.expect("the state directory is as the server left it");
+        let registry = self.lines.registry.clone();
+        let callbacks = Box::pin(state.callbacks(registry.clone(), &self.exports));
         let nfs = Nfs4::new(self.exports.clone(), Pool::new(1 << 20), state);
+        let nfs = nfs.with_backchannels(registry);
         self.running = Some(Running {
             programs: Programs::new().with(nfs.clone()),
             nfs,
             upkeep,
+            callbacks,
         });
     }
 
@@ -132,7 +152,11 @@ impl Site {
 
     /// Lets the server do what is due.
     pub(super) fn work(&mut self) {
-        self.running().upkeep.run();
+        let running = self.running();
+        running.upkeep.run();
+        let mut cx = Context::from_waker(Waker::noop());
+        let ended = running.callbacks.as_mut().poll(&mut cx);
+        assert!(ended.is_pending(), "the state has an owner");
     }
 
     pub(super) fn call(&mut self, call: Payload, caller: &Caller) -> Answered {
@@ -163,6 +187,7 @@ impl Site {
 
     pub(super) fn disconnect(&mut self, caller: &Caller) {
         self.running().nfs.connection_ended(caller.connection);
+        self.lines.disconnect(caller);
     }
 
     /// Bytes that are free.

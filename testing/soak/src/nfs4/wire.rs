@@ -2,6 +2,7 @@
 
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
+use nfs_proto::v4::callback::{CbArgOp, CbCompoundArgs, CbCompoundRes, CbResOp, CbSequenceOk};
 use nfs_proto::v4::directory::{CreateArgs, CreateType, RemoveArgs, RenameArgs};
 use nfs_proto::v4::fattr::Fattr;
 use nfs_proto::v4::file::{PutFhArgs, ReadArgs, WriteArgs};
@@ -9,23 +10,23 @@ use nfs_proto::v4::lock::{
     ExistingLockOwner, LockArgs, LockType, LockUArgs, Locker, OpenToLockOwner, TestStateIdArgs,
 };
 use nfs_proto::v4::open::{
-    CloseArgs, CreateHow, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny,
+    CloseArgs, CreateHow, OpenArgs, OpenClaim, OpenDowngradeArgs, OpenHow, ShareAccess, ShareDeny,
 };
 use nfs_proto::v4::session::{
-    ChannelAttributes, ClientOwner, CreateSessionArgs, CreateSessionFlags, DestroyClientIdArgs,
-    DestroySessionArgs, ExchangeFlags, ExchangeIdArgs, ProtectArgs, ReclaimCompleteArgs,
-    SequenceArgs,
+    BindConnToSessionArgs, ChannelAttributes, ClientDirection, ClientOwner, CreateSessionArgs,
+    CreateSessionFlags, DestroyClientIdArgs, DestroySessionArgs, ExchangeFlags, ExchangeIdArgs,
+    ProtectArgs, ReclaimCompleteArgs, SequenceArgs, ServerDirection,
 };
 use nfs_proto::v4::{
     ArgOp, Array, CallWriter, ClientId, CompoundRes, Handle, Identifier, Res, ResOp, SequenceId,
     SessionId, SlotId, StateId, StateOwner, Status, Tag, Verifier,
 };
-use nfs_proto::{Data, Filename, NFS_PROGRAM, Stable};
-use oncrpc::xdr::{Payload, Writer};
-use oncrpc::{AuthSys, Credential, Procedure, read_reply, write_call};
+use nfs_proto::{Data, Filename, NFS_PROGRAM, Stable, Wire};
+use oncrpc::xdr::{Payload, Reader, Writer};
+use oncrpc::{AuthSys, CallHeader, Credential, Procedure, read_reply, write_call};
 
 /// Id of every call: there is one on its way at a time.
-const XID: u32 = 7;
+pub(super) const XID: u32 = 7;
 
 /// Bytes that are locked one by one.
 pub(super) const BYTES: usize = 16;
@@ -57,6 +58,12 @@ pub(super) enum Op {
     Close {
         handle: Vec<u8>,
         state: StateId,
+    },
+    Downgrade {
+        handle: Vec<u8>,
+        state: StateId,
+        access: u32,
+        deny: u32,
     },
     Lock {
         handle: Vec<u8>,
@@ -103,6 +110,8 @@ pub(super) struct Outcome {
     pub(super) status: Result<(), Status>,
     /// Whether SEQUENCE, which is first, succeeded.
     pub(super) in_session: bool,
+    /// Highest slot of the server, and the one that it wants.
+    pub(super) slots: Option<(u32, u32)>,
     pub(super) got: Got,
 }
 
@@ -116,6 +125,7 @@ pub(super) enum Got {
     Statuses(Vec<Res<()>>),
     Client(ClientId, SequenceId),
     Session(SessionId, u32),
+    Bound(ServerDirection),
 }
 
 /// Place of a request in its session.
@@ -191,6 +201,15 @@ pub(super) fn create_session(client: ClientId, sequence: SequenceId, slots: u32)
     })])
 }
 
+/// Binds a connection to both channels of a session, if it can be.
+pub(super) fn bind(session: SessionId) -> Payload {
+    call(vec![ArgOp::BindConnToSession(BindConnToSessionArgs {
+        session,
+        direction: ClientDirection::ForeOrBoth,
+        use_rdma: false,
+    })])
+}
+
 pub(super) fn destroy_session(session: SessionId) -> Payload {
     call(vec![ArgOp::DestroySession(DestroySessionArgs { session })])
 }
@@ -252,6 +271,20 @@ pub(super) fn request(at: At, op: &Op) -> Payload {
             all.push(ArgOp::Close(CloseArgs {
                 seqid: 0,
                 state: *state,
+            }));
+        }
+        Op::Downgrade {
+            handle,
+            state,
+            access,
+            deny,
+        } => {
+            all.push(put(handle));
+            all.push(ArgOp::OpenDowngrade(OpenDowngradeArgs {
+                state: *state,
+                seqid: 0,
+                access: ShareAccess::from_bits_retain(*access),
+                deny: ShareDeny::from_bits_retain(*deny),
             }));
         }
         Op::Lock {
@@ -410,6 +443,84 @@ fn octets((first, last): (usize, usize)) -> (u64, u64) {
     (first as u64, length)
 }
 
+/// A call to a client.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Called {
+    /// A lock may be free for this owner.
+    Lock(ClientId, u8),
+    /// The highest slot that it should use.
+    Slots(u32),
+}
+
+/// Reads a call to a client: its session, its sequence id and what it says; `None` for CB_NULL.
+pub(super) fn called(call: &[u8]) -> Result<Option<(SessionId, u32, Called)>, String> {
+    let mut r = Reader::new(call);
+    let header = CallHeader::parse(&mut r).map_err(|error| format!("a call: {error:?}"))?;
+    if header.proc == 0 {
+        return Ok(None);
+    }
+    let args = CbCompoundArgs::parse(&mut r).map_err(|error| format!("a call: {error}"))?;
+    let operations: Vec<_> = args.operations.iter().collect();
+    let [CbArgOp::Sequence(sequence), operation] = &operations[..] else {
+        return Err(format!("a call: {operations:?}"));
+    };
+    let what = match operation {
+        CbArgOp::NotifyLock(lock) => {
+            let name = lock.owner.owner.to_vec();
+            let number = name.strip_prefix(b"locker ").unwrap_or_default();
+            let number = std::str::from_utf8(number).ok();
+            let number = number.and_then(|number| number.parse().ok());
+            Called::Lock(lock.owner.client, number.ok_or("a call to no owner")?)
+        }
+        CbArgOp::RecallSlot(recall) => Called::Slots(recall.target_highest_slot.0),
+        other => return Err(format!("a call: {other:?}")),
+    };
+    Ok(Some((sequence.session, sequence.sequence.0, what)))
+}
+
+/// A reply without results.
+pub(super) fn accepted() -> Payload {
+    accept(|_| {})
+}
+
+fn accept(results: impl FnOnce(&mut Writer)) -> Payload {
+    let mut w = Writer::default();
+    w.words([XID, 1, 0, 0, 0, 0]);
+    results(&mut w);
+    w.finish()
+}
+
+/// The reply to a call to a client, with the result of its CB_SEQUENCE.
+pub(super) fn called_back(call: &[u8], result: Result<(), Status>) -> Result<Payload, String> {
+    let mut r = Reader::new(call);
+    CallHeader::parse(&mut r).map_err(|error| format!("a call: {error:?}"))?;
+    let args = CbCompoundArgs::parse(&mut r).map_err(|error| format!("a call: {error}"))?;
+    let operations: Vec<_> = args.operations.iter().collect();
+    let [CbArgOp::Sequence(sequence), operation] = &operations[..] else {
+        return Err(format!("a call: {operations:?}"));
+    };
+    let ok = CbSequenceOk {
+        session: sequence.session,
+        sequence: sequence.sequence,
+        slot: sequence.slot,
+        ..CbSequenceOk::default()
+    };
+    let mut results = vec![CbResOp::Sequence(result.map(|()| ok))];
+    if result.is_ok() {
+        results.push(match operation {
+            CbArgOp::RecallSlot(_) => CbResOp::RecallSlot(Ok(())),
+            _ => CbResOp::NotifyLock(Ok(())),
+        });
+    }
+    let results = Array::new(&results).ok_or("two results")?;
+    let compound = CbCompoundRes {
+        status: result,
+        tag: Tag::default(),
+        results,
+    };
+    Ok(accept(|w| compound.write(w)))
+}
+
 /// The bytes of a message in one piece.
 pub(super) fn flat(message: &Payload) -> Buffer {
     let mut stream = Buffer::default();
@@ -425,6 +536,7 @@ pub(super) fn read(reply: &Payload) -> Result<Outcome, String> {
     let mut outcome = Outcome {
         status,
         in_session: false,
+        slots: None,
         got: Got::Nothing,
     };
     let mut last = None;
@@ -432,8 +544,14 @@ pub(super) fn read(reply: &Payload) -> Result<Outcome, String> {
         let result = result.map_err(|error| error.to_string())?;
         last = Some(result.status());
         match result {
-            ResOp::Sequence(result) => outcome.in_session = result.is_ok(),
+            ResOp::Sequence(result) => {
+                outcome.in_session = result.is_ok();
+                let slots = result.map(|its| (its.highest_slot.0, its.target_highest_slot.0));
+                outcome.slots = slots.ok();
+            }
             ResOp::Open(Ok(open)) => outcome.got = Got::State(open.state),
+            ResOp::OpenDowngrade(Ok(state)) => outcome.got = Got::State(state),
+            ResOp::BindConnToSession(Ok(bound)) => outcome.got = Got::Bound(bound.direction),
             ResOp::GetFh(Ok(found)) => {
                 if let Got::State(state) = outcome.got {
                     outcome.got = Got::Opened(state, found.handle.to_vec());

@@ -2,9 +2,10 @@
 
 use crate::checks::CheckArgs;
 use crate::failure::Usage;
-use crate::log::LogFormat;
 use crate::serve::reports::ReportArgs;
+use crate::serve::serving::ServingArgs;
 use crate::transport::TransportArgs;
+use crate::words::word;
 use anyhow::bail;
 use clap::Args;
 use printing::units;
@@ -15,7 +16,7 @@ use rpcrdma_daemon::gateway::configuration::{PairsFrom, Source};
 use rpcrdma_daemon::gateway::mount_place::MountPlace;
 use rpcrdma_daemon::gateway::plan::PairPlan;
 use rpcrdma_daemon::gateway::urls::{ListenUrl, UpstreamUrl};
-use rpcrdma_daemon::server::settings::MAX_THREADS;
+use rpcrdma_daemon::log::LogFormat;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -98,18 +99,8 @@ pub(crate) struct GatewayArgs {
     #[arg(long)]
     trust_local: bool,
 
-    /// Number of threads that serve connections of RDMA clients [default: one for each CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
-    threads: Option<u16>,
-
-    /// Maximum number of client connections of each pair; one address gets at most half
-    #[arg(long, value_name = "N", default_value_t = 1024,
-        value_parser = clap::value_parser!(u16).range(1..))]
-    max_connections: u16,
-
-    /// Close client connections without a call for this long (0 = never)
-    #[arg(long, value_name = "DURATION", default_value = "6m", value_parser = units::parse_duration)]
-    idle_timeout: Duration,
+    #[command(flatten)]
+    serving: ServingArgs,
 
     /// Close a connection whose call the server does not answer for this long
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = units::parse_duration)]
@@ -123,7 +114,7 @@ pub(crate) struct GatewayArgs {
     pub(super) json: bool,
 
     /// Format of the log [default: journald if standard error is the journal, otherwise text]
-    #[arg(long, value_enum, value_name = "FORM")]
+    #[arg(long, value_name = "FORM", value_parser = word::<LogFormat>())]
     pub(crate) log_format: Option<LogFormat>,
 
     #[command(flatten)]
@@ -162,9 +153,7 @@ impl GatewayArgs {
         GatewaySettings {
             allow: self.allow.clone(),
             trust_local: self.trust_local,
-            threads: self.threads,
-            max_connections: self.max_connections,
-            idle_timeout: self.idle_timeout,
+            serving: self.serving.settings(),
             call_timeout: self.call_timeout,
             reports: self.reports.places(),
             connections: self.transport.settings(),

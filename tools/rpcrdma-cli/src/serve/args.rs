@@ -2,21 +2,21 @@
 
 use super::local_users::TrustArgs;
 use super::reports::ReportArgs;
+use super::serving::ServingArgs;
 use crate::checks::CheckArgs;
-use crate::log::LogFormat;
 use crate::transport::TransportArgs;
 use crate::words::word;
 use clap::Args;
 use nfs_proto::MOUNT_PORT;
 use nfs_server::{Changes, ClientOptions, Squash};
-use printing::units;
 use rpcrdma_daemon::clients::Clients;
 use rpcrdma_daemon::config::Given;
 use rpcrdma_daemon::listen::{self, TcpAddress};
+use rpcrdma_daemon::log::LogFormat;
 use rpcrdma_daemon::server::ServerSettings;
 use rpcrdma_daemon::server::configuration::{ExportsFrom, Source};
 use rpcrdma_daemon::server::exports::ExportArg;
-use rpcrdma_daemon::server::settings::{MAX_THREADS, lease};
+use rpcrdma_daemon::server::settings::lease;
 use rpcrdma_daemon::systemd::Sockets;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -106,19 +106,8 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     rpcbind: bool,
 
-    /// Number of threads that serve connections [default: one for each CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
-    threads: Option<u16>,
-
-    /// Maximum number of connections, if descriptors and memory suffice; one address gets at most
-    /// half
-    #[arg(long, value_name = "N", default_value_t = 1024,
-        value_parser = clap::value_parser!(u16).range(1..))]
-    max_connections: u16,
-
-    /// Close connections without a call for this long (0 = never)
-    #[arg(long, value_name = "DURATION", default_value = "6m", value_parser = units::parse_duration)]
-    idle_timeout: Duration,
+    #[command(flatten)]
+    serving: ServingArgs,
 
     /// Close the connection of a client whose message is longer than this server has announced
     /// that it receives, as other servers do, instead of logging it
@@ -133,7 +122,7 @@ pub(crate) struct ServeArgs {
     pub(super) json: bool,
 
     /// Format of the log [default: journald if standard error is the journal, otherwise text]
-    #[arg(long, value_enum, value_name = "FORM")]
+    #[arg(long, value_name = "FORM", value_parser = word::<LogFormat>())]
     pub(crate) log_format: Option<LogFormat>,
 
     #[command(flatten)]
@@ -182,9 +171,7 @@ impl ServeArgs {
             state_dir: self.state_dir.clone(),
             lease: self.lease,
             rpcbind: self.rpcbind,
-            threads: self.threads,
-            max_connections: self.max_connections,
-            idle_timeout: self.idle_timeout,
+            serving: self.serving.settings(),
             strict: self.strict,
             reports: self.reports.places(),
             connections: self.transport.settings(),

@@ -9,7 +9,7 @@ use nfs_proto::{
 };
 use nfs_server::{ExportOptions, Exports, FileSystem, HandleKey, MemFs, Mount3, Nfs3, Squash};
 use oncrpc::xdr::Reader;
-use oncrpc::{Answer, Call, Program, Programs, ReplyBound};
+use oncrpc::{Answer, Call, Caller, Program, Programs, ReplyBound};
 use rpcrdma::{Iwarp, Server, ServerConfig};
 use std::fs;
 use std::ops::RangeInclusive;
@@ -63,6 +63,10 @@ impl<F: Fn(Procedure, usize) -> Option<Status> + Send + Sync> Program for Refusi
         args: &mut Reader<'_>,
     ) -> Option<ReplyBound> {
         self.nfs.reply_bound(procedure, args)
+    }
+
+    fn closed_in_order(&self, caller: &Caller) {
+        self.nfs.closed_in_order(caller);
     }
 }
 

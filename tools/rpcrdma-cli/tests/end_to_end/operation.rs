@@ -39,11 +39,11 @@ fn client_that_connects_and_closes_leaves_no_warning() {
 
 /// A limit with which each call would be told to be made again later.
 #[test]
-fn start_with_too_few_descriptors_says_so() {
+fn check_and_start_with_too_few_descriptors_say_so() {
     let around = tempfile::tempdir().unwrap();
     let dir = around.path().join("stuff");
     std::fs::create_dir(&dir).unwrap();
-    let limited = |limit: &str, around: TempDir| {
+    let command = |limit: &str, around: &TempDir| {
         let mut command = Command::new("sh");
         let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
         command
@@ -52,10 +52,18 @@ fn start_with_too_few_descriptors_says_so() {
             .arg("--state-dir")
             .arg(around.path().join("state"))
             .arg(&dir);
+        command
+    };
+    let limited = |limit: &str, around: TempDir| {
+        let command = command(limit, &around);
         Served::started(around, dir.clone(), command, Say::Json)
     };
+    let checked = command("28", &around).arg("--check").output().unwrap();
+    let says = "the limit of open files is 28, and less than ";
+    let checked = text(&checked.stderr);
+    assert!(checked.contains(says), "{checked}");
     let mut served = limited("28", around);
-    let said = served.hear("the limit of open files is 28, and less than ");
+    let said = served.hear(says);
     assert!(
         said.contains("(JUKEBOX)") && said.contains("LimitNOFILE="),
         "{said}"

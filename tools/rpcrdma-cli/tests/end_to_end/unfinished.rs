@@ -7,7 +7,7 @@ use crate::running::{PROGRAM, Served, ok, text};
 use nfs_proto::{Arguments, Procedure, Wire, args};
 use nfs_server::Nfs3;
 use oncrpc::xdr::Reader;
-use oncrpc::{Answer, Call, Program, Reply, ReplyBound, read_reply};
+use oncrpc::{Answer, Call, Caller, Program, Reply, ReplyBound, read_reply};
 use std::fs;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::symlink;
@@ -76,6 +76,10 @@ impl Program for Ahead {
         args: &mut Reader<'_>,
     ) -> Option<ReplyBound> {
         self.nfs.reply_bound(procedure, args)
+    }
+
+    fn closed_in_order(&self, caller: &Caller) {
+        self.nfs.closed_in_order(caller);
     }
 }
 

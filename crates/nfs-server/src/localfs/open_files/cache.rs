@@ -1,10 +1,12 @@
 //! Cache of files that stay open between calls.
 
+use super::holds::Holds;
 use super::node::{Gone, Node};
+use crate::fs::FileId;
 use crate::localfs::lru::Lru;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::AtomicUsize;
 
 /// Largest number of removed files whose rows are still to be removed from the table. Rows of
 /// further files stay.
@@ -18,8 +20,8 @@ pub(super) struct Cache {
     by_inode: HashMap<u64, u64>,
     /// Files that were found to have no name any more.
     gone: Vec<Gone>,
-    /// Files that clients keep open, by key, whether they are among `files` or not.
-    held: HashMap<u64, Arc<Node>>,
+    /// Files that clients keep open, whether they are among `files` or not.
+    held: Holds,
     /// Number of descriptors for locks.
     lock_files: usize,
 }
@@ -31,7 +33,7 @@ impl Cache {
             files: Lru::new(capacity),
             by_inode: HashMap::new(),
             gone: Vec::new(),
-            held: HashMap::new(),
+            held: Holds::new(),
             lock_files: 0,
         }
     }
@@ -40,13 +42,13 @@ impl Cache {
     pub(super) fn get(&mut self, key: u64) -> Option<&Arc<Node>> {
         match self.files.get(key) {
             Some(node) => Some(node),
-            None => self.held.get(&key),
+            None => self.held.node(key),
         }
     }
 
     /// Returns a file without marking it as used.
     pub(super) fn peek(&self, key: u64) -> Option<&Arc<Node>> {
-        self.files.peek(key).or_else(|| self.held.get(&key))
+        self.files.peek(key).or_else(|| self.held.node(key))
     }
 
     /// Number of files, without those that are only kept as they are held.
@@ -56,45 +58,48 @@ impl Cache {
 
     /// Number of all files.
     pub(super) fn len_with_held(&self) -> usize {
-        let beside = |key: &&u64| self.files.peek(**key).is_none();
-        self.files.len() + self.held.keys().filter(beside).count()
+        let beside = |node: &&Arc<Node>| self.files.peek(node.key).is_none();
+        self.files.len() + self.held.nodes().filter(beside).count()
     }
 
-    /// Returns the held file with this key.
-    pub(super) fn held(&self, key: u64) -> Option<&Arc<Node>> {
-        self.held.get(&key)
+    /// Returns the files that clients keep open.
+    pub(super) fn held(&self) -> &Holds {
+        &self.held
     }
 
-    /// Holds a file once more. No other one is held with its key.
-    pub(super) fn hold(&mut self, node: &Arc<Node>) {
-        node.holds.fetch_add(1, Relaxed);
-        self.held
-            .entry(node.key)
-            .or_insert_with(|| Arc::clone(node));
-    }
-
-    /// Ends one hold of a file; returns whether it was the last.
-    pub(super) fn release(&mut self, node: &Arc<Node>) -> bool {
-        let last = node.holds.fetch_sub(1, Relaxed) == 1;
-        if last {
-            // The caller has it too: no descriptor is closed here.
-            drop(self.forget_held(node));
-        }
-        last
-    }
-
-    /// Removes a file from the held ones, though clients have it open.
-    pub(super) fn forget_held(&mut self, node: &Node) -> Option<Arc<Node>> {
-        let is_it = |held: &Arc<Node>| std::ptr::eq(&**held, node);
-        match self.held.get(&node.key).is_some_and(is_it) {
-            true => self.held.remove(&node.key),
-            false => None,
-        }
+    /// Returns the files that clients keep open, to be changed, and a function that tells whether a file was used lately: it is among
+    /// those that are open anyway.
+    pub(super) fn held_mut(&mut self) -> (&mut Holds, impl Fn(u64) -> bool) {
+        let files = &self.files;
+        (&mut self.held, |key| files.peek(key).is_some())
     }
 
     /// Removes all held files.
-    pub(super) fn forget_all_held(&mut self) -> HashMap<u64, Arc<Node>> {
-        std::mem::take(&mut self.held)
+    pub(super) fn forget_all_held(&mut self) -> Holds {
+        std::mem::replace(&mut self.held, Holds::new())
+    }
+
+    /// Closes descriptors of held files that are found again, until there may be one more. Returns them.
+    pub(super) fn make_room(&mut self, most: usize) -> Vec<Arc<Node>> {
+        let most = most.saturating_sub(self.lock_files);
+        let (held, was_used) = self.held_mut();
+        held.make_room(most, was_used)
+    }
+
+    /// Makes the hold of a file warm, if it is cold and there is room.
+    pub(super) fn warm(&mut self, node: &Arc<Node>, most: usize) {
+        self.held.warm(node, most.saturating_sub(self.lock_files));
+    }
+
+    /// See [`Holds::begin_removal`].
+    pub(super) fn begin_removal(
+        &mut self,
+        of: (u64, FileId),
+        most: usize,
+        open: impl FnOnce(&Arc<AtomicUsize>) -> Option<Arc<Node>>,
+    ) -> Option<Arc<AtomicUsize>> {
+        let most = most.saturating_sub(self.lock_files);
+        self.held.begin_removal(of, most, open)
     }
 
     /// Counts a descriptor for locks.
@@ -109,7 +114,7 @@ impl Cache {
 
     /// Number of files that stay open as clients keep them so, and of descriptors for locks.
     pub(super) fn kept(&self) -> usize {
-        self.held.len() + self.lock_files
+        self.held.descriptors() + self.lock_files
     }
 
     /// Removes the least recently used files until at most `most` are open, with those that are kept.

@@ -2,21 +2,24 @@
 //!
 //! A file that is held stays among the open files, whether it is used or not, and when its last name is removed: handles go on
 //! leading to it. All holds of a file share its [`Node`], and so its descriptors. Together with descriptors for locks
-//! (`lock_file.rs`), held files are at most all but one in [`OTHERS_PART`] of the files that an export may keep open
-//! (`limit.rs`); other files have the rest.
+//! (`lock_file.rs`), held files that are open are at most all but one in [`OTHERS_PART`] of the files that an export may keep open
+//! (`limit.rs`); other files have the rest. Where handles find files again, more may be held (`holds.rs`).
 
 use super::OpenFiles;
+use super::cache::Cache;
 use super::lock_file::OfdLocks;
 use super::node::Node;
-use crate::fs::{Error, HeldFile, LockFile, Outcome, Unheld};
-use crate::localfs::sys::Try;
-use rustix::fd::{AsFd, OwnedFd};
+use crate::fs::{Error, FileId, HeldFile, LockFile, Outcome, Unheld};
+use crate::localfs::id;
+use crate::localfs::sys::{Stat, Try};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 /// The part of the files that an export may keep open for which no client holds one, as its reciprocal.
 const OTHERS_PART: usize = 4;
@@ -37,11 +40,15 @@ pub(in crate::localfs) fn places(files: &OpenFiles) -> usize {
 /// A file that a client has open, until this is dropped.
 pub(in crate::localfs) struct Held {
     files: Arc<OpenFiles>,
-    node: Arc<Node>,
+    key: u64,
+    file: FileId,
+    count: Arc<AtomicUsize>,
+    /// The file, where it is not found again.
+    node: Option<Arc<Node>>,
 }
 
 impl Held {
-    /// Holds an open file.
+    /// Holds an open file, which stays open.
     ///
     /// # Errors
     ///
@@ -49,9 +56,9 @@ impl Held {
     pub(in crate::localfs) fn new(files: &Arc<OpenFiles>, node: &Arc<Node>) -> Try<Self> {
         let mut node = Arc::clone(node);
         for _ in 0..TRIES {
-            let Some(other) = hold(files, &node)? else {
-                let files = Arc::clone(files);
-                return Ok(Self { files, node });
+            let other = match hold(files, &node)? {
+                Ok(count) => return Ok(Self::of(files, &node, count, true)),
+                Err(other) => other,
             };
             if other.id() != node.id() {
                 return Err(Error::Busy.into());
@@ -65,32 +72,105 @@ impl Held {
         }
         Err(Error::Busy.into())
     }
+
+    /// Holds a file that its handle of the kernel finds again, with its descriptor or without.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`]: another file has its key.
+    pub(in crate::localfs) fn by_handle(files: &Arc<OpenFiles>, node: &Arc<Node>) -> Try<Self> {
+        let most = files.most();
+        let mut cache = files.cache();
+        if cache
+            .held()
+            .file(node.key)
+            .is_some_and(|file| file != node.id())
+        {
+            return Err(Error::Busy.into());
+        }
+        if cache.kept() == 0 {
+            files.sweeper.wake();
+        }
+        let count = cache.held_mut().0.add(node, true);
+        let cooled = files.warm(&mut cache, node);
+        let excess = cache.trim_beside_kept(most);
+        drop(cache);
+        drop((cooled, excess));
+        Ok(Self::of(files, node, count, false))
+    }
+
+    fn of(files: &Arc<OpenFiles>, node: &Arc<Node>, count: Arc<AtomicUsize>, keeps: bool) -> Self {
+        Self {
+            files: Arc::clone(files),
+            key: node.key,
+            file: node.id(),
+            count,
+            node: keeps.then(|| Arc::clone(node)),
+        }
+    }
+
+    pub(in crate::localfs) fn file(&self) -> FileId {
+        self.file
+    }
+
+    /// Returns the file, if it is open.
+    pub(in crate::localfs) fn node(&self) -> Option<Arc<Node>> {
+        let open = || {
+            let open = self.files.peek(self.key)?;
+            (open.id() == self.file).then_some(open)
+        };
+        self.node.clone().or_else(open)
+    }
+
+    /// Opens the file once more, for an owner of locks.
+    ///
+    /// # Errors
+    ///
+    /// Those of the kernel. [`Error::Busy`]: there are as many descriptors as may be.
+    pub(in crate::localfs) fn open_for_locks(
+        files: &Arc<OpenFiles>,
+        node: &Node,
+    ) -> Result<Arc<dyn LockFile>, Error> {
+        let opened = OfdLocks::open(files, node);
+        files.shed_if_exhausted();
+        opened.map(|locks| Arc::new(locks) as Arc<dyn LockFile>)
+    }
 }
 
 /// Holds a file, unless another one is held in its place; then returns that.
-fn hold(files: &OpenFiles, node: &Arc<Node>) -> Result<Option<Arc<Node>>, Error> {
+fn hold(files: &OpenFiles, node: &Arc<Node>) -> Result<Result<Arc<AtomicUsize>, Arc<Node>>, Error> {
     let most = files.most();
     let mut cache = files.cache();
-    match cache.held(node.key) {
-        Some(other) if !Arc::ptr_eq(other, node) => return Ok(Some(Arc::clone(other))),
+    match cache.held().node(node.key) {
+        Some(other) if !Arc::ptr_eq(other, node) => return Ok(Err(Arc::clone(other))),
         None if cache.kept() >= most_held(most) => return Err(Error::Busy),
         Some(_) | None => {}
     }
     if cache.kept() == 0 {
         files.sweeper.wake();
     }
-    cache.hold(node);
+    let count = cache.held_mut().0.add(node, false);
     let excess = cache.trim_beside_kept(most);
     drop(cache);
     drop(excess);
-    Ok(None)
+    Ok(Ok(count))
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let released = self.files.cache().release(&self.node);
-        if released && rustix::fs::fstat(&self.node.path).is_ok_and(|found| found.st_nlink == 0) {
-            self.files.note_gone(&self.node);
+        let released = self
+            .files
+            .cache()
+            .held_mut()
+            .0
+            .release(self.key, &self.count);
+        let (was_last, kept) = released;
+        let node = self.node.as_ref().or(kept.as_ref());
+        if let Some(node) = node
+            && was_last
+            && rustix::fs::fstat(&node.path).is_ok_and(|found| found.st_nlink == 0)
+        {
+            self.files.note_gone(node);
         }
     }
 }
@@ -98,17 +178,80 @@ impl Drop for Held {
 impl HeldFile for Held {
     fn open_for_locks(&self) -> Outcome<Result<Arc<dyn LockFile>, Error>> {
         // Elsewhere a lock may wait for another machine or process.
-        if !self.files.volume.local {
-            return Unheld.open_for_locks();
+        match &self.node {
+            Some(node) if self.files.volume.local => {
+                Outcome::Ready(Self::open_for_locks(&self.files, node))
+            }
+            Some(_) | None => Unheld.open_for_locks(),
         }
-        let opened = OfdLocks::open(&self.files, &self.node);
-        self.files.shed_if_exhausted();
-        Outcome::Ready(opened.map(|locks| Arc::new(locks) as Arc<dyn LockFile>))
     }
 
     fn path(&self) -> Option<PathBuf> {
-        let path = self.files.volume.proc.path(self.node.path.as_fd()).ok()?;
+        let path = self
+            .files
+            .volume
+            .proc
+            .path(self.node()?.path.as_fd())
+            .ok()?;
         Some(OsString::from_vec(path.into_bytes()).into())
+    }
+}
+
+impl OpenFiles {
+    /// Makes the hold of a file warm, if there is room for its descriptor. Returns files to close.
+    pub(super) fn warm(&self, cache: &mut Cache, node: &Arc<Node>) -> Vec<Arc<Node>> {
+        let most = most_held(self.most());
+        let cooled = cache.make_room(most);
+        cache.warm(node, most);
+        cooled
+    }
+
+    /// Returns whether clients hold any file.
+    pub(in crate::localfs) fn has_holds(&self) -> bool {
+        !self.cache().held().is_empty()
+    }
+
+    /// Keeps a file open that clients hold, if they do, as a name of it is to be removed: it may be the last one.
+    pub(in crate::localfs) fn begin_removal(
+        &self,
+        file: FileId,
+        (fd, stat): (BorrowedFd<'_>, &Stat),
+    ) -> Option<Removal<'_>> {
+        let most = most_held(self.most());
+        let key = id::key_of(file);
+        let mut cache = self.cache();
+        let cooled = cache.make_room(most);
+        let open = cache.peek(key).filter(|open| open.id() == file).cloned();
+        let open = |count: &Arc<AtomicUsize>| match open {
+            Some(open) => Some(open),
+            None => {
+                let mut node = self.new_node(file, stat, fd.try_clone_to_owned().ok()?);
+                node.holds = Arc::clone(count);
+                Some(Arc::new(node))
+            }
+        };
+        let count = cache.begin_removal((key, file), most, open);
+        drop(cache);
+        drop(cooled);
+        Some(Removal {
+            files: self,
+            key,
+            count: count?,
+        })
+    }
+}
+
+/// The removal of a name of a file that clients hold, until this is dropped.
+pub(in crate::localfs) struct Removal<'a> {
+    files: &'a OpenFiles,
+    key: u64,
+    count: Arc<AtomicUsize>,
+}
+
+impl Drop for Removal<'_> {
+    fn drop(&mut self) {
+        let mut cache = self.files.cache();
+        cache.held_mut().0.end_removal(self.key, &self.count);
     }
 }
 
@@ -119,13 +262,14 @@ impl CountedDescriptor {
     pub(super) fn new(files: &Arc<OpenFiles>) -> Result<Self, Error> {
         let most = files.most();
         let mut cache = files.cache();
+        let cooled = cache.make_room(most_held(most));
         if cache.kept() >= most_held(most) {
             return Err(Error::Busy);
         }
         cache.add_lock_file();
         let excess = cache.trim_beside_kept(most);
         drop(cache);
-        drop(excess);
+        drop((cooled, excess));
         Ok(Self(Arc::clone(files)))
     }
 }

@@ -45,7 +45,7 @@ impl OpenFiles {
             number,
             idle: cache
                 .idle(number - 1)
-                .filter(|node| !node.is_held())
+                .filter(|node| cache.held().node(node.key).is_none())
                 .map(Arc::clone)
                 .collect(),
             gone: cache.take_gone(),

@@ -80,7 +80,8 @@ pub(in crate::localfs) struct Node {
     /// Cached rights of callers.
     pub(in crate::localfs) rights: KnownRights,
     /// Number of clients' opens that keep the file when its last name is removed. It changes under the lock of the open files.
-    pub(in crate::localfs) holds: AtomicUsize,
+    /// It is that of the record of the file's holds, if there is one.
+    pub(in crate::localfs) holds: Arc<AtomicUsize>,
     /// Time at which a directory was last seen within the export, in milliseconds since the start;
     /// 0 is never.
     pub(in crate::localfs) seen: AtomicU64,
@@ -112,7 +113,7 @@ impl Node {
             syncs: GroupCommit::default(),
             journal_syncs: JournalCommit::default(),
             rights: KnownRights::default(),
-            holds: AtomicUsize::new(0),
+            holds: Arc::default(),
             seen: AtomicU64::new(0),
         }
     }

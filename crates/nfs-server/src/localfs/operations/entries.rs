@@ -197,10 +197,11 @@ pub(in crate::localfs) fn remove(
         };
         // The file may be written through another name at the same time.
         let file = layers.turns.begin(entry.attributes.fileid, directory);
+        let removal = layers.handles.begin_removal(&open, &entry);
         layers
             .rights
             .as_caller(who, || rustix::fs::unlinkat(&node.path, name, flags))?;
-        drop(file);
+        drop((removal, file));
         let last = directory || is_last(layers, &open, &entry);
         let gone = layers.handles.removed(node.number, name, &entry, last);
         drop(turn);
@@ -318,6 +319,8 @@ fn rename_entry(
                 let found = &stat.attributes;
                 layers.turns.begin(found.fileid, found.is_directory())
             });
+            let _removal =
+                (replaced.as_ref()).and_then(|(fd, stat)| layers.handles.begin_removal(fd, stat));
             rename(RenameFlags::empty())?;
             replaced
         }

@@ -89,9 +89,19 @@ impl Maker<'_> {
     ) -> Try<Found> {
         let (set, mode) = match how {
             CreateHow::Unchecked(set) | CreateHow::Guarded(set) => {
-                (*set, set.mode.unwrap_or(DEFAULT_FILE_MODE))
+                (*set, self.mode(set, DEFAULT_FILE_MODE)?)
             }
-            CreateHow::Exclusive(verifier) => (exclusive_times(*verifier), EXCLUSIVE_MODE),
+            CreateHow::Exclusive(verifier, set) => {
+                let mode = self.mode(set, EXCLUSIVE_MODE)?;
+                let SetAttributes { atime, mtime, .. } = exclusive_times(*verifier);
+                let set = SetAttributes {
+                    size: None,
+                    atime,
+                    mtime,
+                    ..*set
+                };
+                (set, mode)
+            }
         };
         let layers = self.layers;
         // A file with a read-only mode is written through the descriptor that created it; other
@@ -137,7 +147,7 @@ impl Maker<'_> {
             .adopt(self.dir, self.name, fd, &stat, Pace::Patient)?;
         match how {
             CreateHow::Guarded(_) => return Err(Error::Exists.into()),
-            CreateHow::Exclusive(verifier) => {
+            CreateHow::Exclusive(verifier, _) => {
                 let times = exclusive_times(*verifier);
                 let same = SetTime::To(stat.attributes.atime) == times.atime
                     && SetTime::To(stat.attributes.mtime) == times.mtime
@@ -184,7 +194,7 @@ impl Maker<'_> {
     ) -> Try<Found> {
         self.layers.handles.check_depth(self.dir)?;
         self.layers.handles.check_storage()?;
-        let mode = set.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
+        let mode = self.mode(set, DEFAULT_DIRECTORY_MODE)?;
         let first = Mode::from_raw_mode(mode & mode::ALL);
         let made = self.make_entry(FileKind::Directory, mode, turn, || {
             rustix::fs::mkdirat(&self.dir.path, self.name, first)
@@ -238,7 +248,7 @@ impl Maker<'_> {
                 return Err(Error::BadType.into());
             }
         };
-        let mode = set.mode.unwrap_or(DEFAULT_FILE_MODE);
+        let mode = self.mode(set, DEFAULT_FILE_MODE)?;
         let first = Mode::from_raw_mode(mode & mode::ALL);
         let made = self.make_entry(kind, mode, turn, || {
             rustix::fs::mknodat(&self.dir.path, self.name, file_type, first, device)
@@ -382,6 +392,7 @@ impl Maker<'_> {
         let set_mode = made.kind != FileKind::Symlink && (wanted != made.mode || lost);
         Ok(SetAttributes {
             mode: set_mode.then_some(wanted),
+            umask: 0,
             uid,
             gid,
             // Only a regular file has a size, which is 0.
@@ -390,6 +401,18 @@ impl Maker<'_> {
                 .filter(|&size| made.kind == FileKind::Regular && size != 0),
             ..*set
         })
+    }
+
+    /// Returns the mode with which an object is created. The caller's umask counts as that of a process on this machine does.
+    fn mode(&self, set: &SetAttributes, default: u32) -> Try<u32> {
+        let mode = set.mode.unwrap_or(default);
+        match mode & 0o777 & set.umask {
+            0 => Ok(mode),
+            masked => match self.has_default_list()? {
+                true => Ok(mode),
+                false => Ok(mode & !masked),
+            },
+        }
     }
 
     /// Returns the mode bits that the umask of this process cleared. With a default access control
@@ -401,10 +424,18 @@ impl Maker<'_> {
         {
             return Ok(0);
         }
+        match self.has_default_list()? {
+            true => Ok(0),
+            false => Ok(taken),
+        }
+    }
+
+    /// Returns whether the directory has a default access control list, from which new objects inherit theirs.
+    fn has_default_list(&self) -> Try<bool> {
         let dir = self.layers.files.open_directory(self.dir)?;
         match rustix::fs::fgetxattr(&dir, c"system.posix_acl_default", &mut [0_u8; 0]) {
-            Ok(_) => Ok(0),
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(taken),
+            Ok(_) => Ok(true),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
     }

@@ -23,7 +23,7 @@ fn syncs_of_root(export: &Export) -> u64 {
 fn create_that_finds_the_file_of_one_that_was_not_answered_syncs_its_name() {
     let unchecked = CreateHow::Unchecked(SetAttributes::default());
     let truncating = CreateHow::Unchecked(SetAttributes::size(0));
-    let exclusive = CreateHow::Exclusive([0; 8]);
+    let exclusive = CreateHow::Exclusive([0; 8], SetAttributes::default());
     for how in [unchecked, truncating, exclusive] {
         let export = durable();
         // As a server leaves it that was killed before it had synced.

@@ -249,8 +249,9 @@ fn row_of_a_held_file_is_removed_after_it_was_released() {
     assert_eq!(export.stat(file), Err(Error::Stale));
 }
 
-fn files_and_locks_that_clients_keep_are_bounded() {
-    let mut export = Export::new();
+#[test]
+fn files_and_locks_that_clients_keep_are_bounded_where_handles_do_not_find_them() {
+    let mut export = Export::with_table();
     export.restart_with(|opening| opening.open_files = Some(8));
     for n in 0..20 {
         export.write(&format!("{n}"), "data");
@@ -374,7 +375,6 @@ in_both_ways! {
     ranges_beyond_what_the_kernel_has_are_left_to_the_server
     locks_on_other_file_systems_are_those_of_the_server_alone
     held_file_removed_by_others_is_used_until_it_is_released_however_idle_it_is
-    files_and_locks_that_clients_keep_are_bounded
     holds_of_one_file_come_and_go_at_the_same_time
     states_are_told_apart_where_times_are_coarse
     changes_of_a_directory_follow_each_other_without_a_gap_where_no_local_user_can_reach_it

@@ -360,7 +360,10 @@ fn what_a_client_makes_with_the_number_of_a_file_that_others_removed_is_served()
             ("unchecked", CreateHow::Unchecked(SetAttributes::size(0))),
             ("guarded", CreateHow::Guarded(with_mode(0o644))),
             ("read-only", CreateHow::Guarded(with_mode(0o400))),
-            ("exclusive", CreateHow::Exclusive([7; 8])),
+            (
+                "exclusive",
+                CreateHow::Exclusive([7; 8], SetAttributes::default()),
+            ),
         ]
     };
     let number = |name: &str| fs::symlink_metadata(fuse.at.join(name)).unwrap().ino();
@@ -403,7 +406,7 @@ fn what_a_client_makes_with_the_number_of_a_file_that_others_removed_is_served()
     let made = make(
         &local,
         "temporary",
-        Make::File(CreateHow::Exclusive([1; 8])),
+        Make::File(CreateHow::Exclusive([1; 8], SetAttributes::default())),
     )
     .unwrap();
     write(&local, made, "put").unwrap();

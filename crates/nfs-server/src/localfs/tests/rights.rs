@@ -279,6 +279,33 @@ fn default_access_control_list_decides_the_rights_of_new_files() {
     }
 }
 
+#[test]
+fn umask_of_the_caller_counts_only_where_no_default_list_decides() {
+    for export in exports() {
+        let root = export.fs().root();
+        let make = |name, mode, what: &dyn Fn(SetAttributes) -> Make| {
+            let umask = 0o077;
+            let set = SetAttributes {
+                umask,
+                ..SetAttributes::mode(mode)
+            };
+            let made = export.make_as(&alice(), root, name, what(set)).unwrap();
+            export.stat(made).unwrap().mode
+        };
+        let file = |set| Make::File(CreateHow::Guarded(set));
+        let exclusive = |set| Make::File(CreateHow::Exclusive([1; 8], set));
+        assert_eq!(make("f", 0o666, &file), 0o600);
+        assert_eq!(make("x", 0o666, &exclusive), 0o600);
+        assert_eq!(make("d", 0o777, &Make::Directory), 0o700);
+        set_list(&export.path, "default", &list(7, (BOB, 7), 0, 0));
+        // As new_files_with_a_default_list have without a umask: the mask of the list, and nothing for others.
+        assert_eq!(make("f2", 0o666, &file), 0o660);
+        assert_eq!(make("x2", 0o666, &exclusive), 0o660);
+        assert_eq!(make("d2", 0o777, &Make::Directory), 0o770);
+        assert_eq!(make("f3", 0o600, &file), 0o600);
+    }
+}
+
 /// The umask of this process is nobody's wish; tests run with one.
 #[test]
 fn new_files_have_the_mode_that_was_asked_for() {

@@ -128,7 +128,8 @@ fn file_that_is_written_to_stays_open_for_writing() {
 
 /// To a file that is not open the kernel does not tell that its data was lost.
 fn file_with_uncommitted_data_stays_open_for_as_long_as_it_takes_to_write_back() {
-    let export = export();
+    let mut export = export();
+    export.restart_with(|opening| opening.volume.memory = false);
     export.write("f", "");
     let f = export.find("f").unwrap();
     export.write_unstably(f, b"data".to_vec());

@@ -356,7 +356,10 @@ fn attributes_of_what_cannot_be_opened_are_synced_too() {
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, export.path.join("fifo"), fifo, mode, 0).unwrap();
     for changes in [Changes::Cached, Changes::Durable] {
-        export.restart_with(|opening| opening.changes = changes);
+        export.restart_with(|opening| {
+            opening.volume.memory = false;
+            opening.changes = changes;
+        });
         for name in ["symlink", "fifo"] {
             let set = SetAttributes {
                 mtime: SetTime::Now,

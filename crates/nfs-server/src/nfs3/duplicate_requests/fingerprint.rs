@@ -53,14 +53,11 @@ impl Fingerprints {
     pub(super) fn of(&self, client: PeerGroup, call: &Call) -> u128 {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         client.hash(&mut hasher);
-        for word in [call.xid, call.prog, call.vers, call.proc] {
-            hasher.write_u32(word);
-        }
+        hasher.write_u128(as_one([call.xid, call.prog, call.vers, call.proc]));
         match &call.cred {
             Credential::Sys(sys) => {
-                hasher.write_u32(sys.uid);
-                hasher.write_u32(sys.gid);
-                hasher.write_usize(sys.machine_name.len());
+                let len = u32::try_from(sys.machine_name.len()).unwrap_or(u32::MAX);
+                hasher.write_u128(as_one([sys.uid, sys.gid, len, 0]));
                 hasher.write(&sys.machine_name);
             }
             Credential::None => {}
@@ -97,13 +94,19 @@ impl Fingerprints {
         }
     }
 
-    fn name(&self, client: PeerGroup, call: &Call, target: Target<'_>) -> u64 {
+    fn name(&self, client: PeerGroup, call: &Call, (file, name): Target<'_>) -> u64 {
+        let machine: &[u8] = match &call.cred {
+            Credential::Sys(sys) => &sys.machine_name,
+            Credential::None | Credential::Other { .. } => &[],
+        };
         let mut hasher = SipHasher24::new_with_key(&self.key);
         client.hash(&mut hasher);
-        if let Credential::Sys(sys) = &call.cred {
-            sys.machine_name.hash(&mut hasher);
+        let lens =
+            [machine, file, name].map(|bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        hasher.write_u128(as_one([lens[0], lens[1], lens[2], 0]));
+        for bytes in [machine, file, name] {
+            hasher.write(bytes);
         }
-        target.hash(&mut hasher);
         hasher.finish()
     }
 
@@ -111,6 +114,13 @@ impl Fingerprints {
         let secret = SecretBuffer::new(0, &self.secret);
         RawHasher::new(secret.expect("the secret has the size that XXH3 asks for"))
     }
+}
+
+/// Numbers as one: a piece costs the hash more than its bytes do.
+fn as_one(words: [u32; 4]) -> u128 {
+    words
+        .into_iter()
+        .fold(0, |all, word| all << 32 | u128::from(word))
 }
 
 /// Reads what a call changes.

@@ -17,7 +17,7 @@ use rpc_serving::by_address::{InTurns, Unused};
 use rpc_serving::shares::Bound;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
@@ -40,6 +40,25 @@ const SHARDS: usize = 64;
 
 /// Largest number of expired results that a call removes.
 const SWEPT: usize = 8;
+
+/// For keys that are hashes with a secret key already.
+type AsItIs = BuildHasherDefault<Hashed>;
+
+/// Hasher of one such key: what it begins with.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes
+            .first_chunk()
+            .map_or(0, |first| u64::from_ne_bytes(*first));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// The calls of all clients.
 pub(super) struct Store {
@@ -71,7 +90,7 @@ pub struct DuplicateRequestStats {
 
 #[derive(Default)]
 struct Shard {
-    entries: HashMap<u128, Arc<Entry>>,
+    entries: HashMap<u128, Arc<Entry>, AsItIs>,
     /// Addresses with turns of checks for expired results.
     addresses: InTurns<Address>,
     counts: DuplicateRequestStats,
@@ -83,7 +102,7 @@ struct Address {
     /// Number of entries, in flight or with results.
     used: usize,
     /// Number of the last call that changed a name, by a hash of that, for the calls that are known.
-    last_changes: HashMap<u64, u64>,
+    last_changes: HashMap<u64, u64, AsItIs>,
     /// Results by connection.
     connections: HashMap<ConnectionId, Kept>,
     /// Connections in the order of eviction, each once.

@@ -91,10 +91,9 @@ impl Changes {
                 self.acls = Some(acl::to_posix(&list, is_directory)?);
             }
             Attribute::Mode(bits) => set.mode = Some(mode(bits)?),
-            // RFC 8275 spares the umask where the directory has a default list. The file system applies that list to the mode
-            // that it is given, so that here the umask counts in either case, as it does with `mode`.
             Attribute::ModeUmask(both) => {
-                set.mode = Some(mode(both.mode)? & !(both.umask & PERMISSIONS));
+                set.mode = Some(mode(both.mode)?);
+                set.umask = both.umask & PERMISSIONS;
             }
             Attribute::Owner(name) => set.uid = Some(owners::parse(&name)?),
             Attribute::OwnerGroup(name) => set.gid = Some(owners::parse(&name)?),

@@ -7,7 +7,7 @@ use nfs_proto::v4::{Bitmap, FsId, Handle, Status, Time};
 use nfs_proto::{Device, FileId};
 
 /// Attributes that every object has.
-const ALWAYS: [A; 45] = [
+const ALWAYS: [A; 46] = [
     A::SupportedAttrs,
     A::Type,
     A::FhExpireType,
@@ -53,6 +53,7 @@ const ALWAYS: [A; 45] = [
     A::TimeModifySet,
     A::MountedOnFileId,
     A::SuppAttrExclCreat,
+    A::FsCharsetCap,
 ];
 
 /// Attributes where the file system has access control lists.
@@ -218,6 +219,7 @@ fn largest_value(number: A) -> usize {
         | A::Mode
         | A::NoTrunc
         | A::NumLinks
+        | A::FsCharsetCap
         | A::CloneBlockSize
         | A::XattrSupport => WORD,
         A::Change

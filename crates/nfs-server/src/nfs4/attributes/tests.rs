@@ -206,7 +206,10 @@ fn what_a_mount_asks_for_is_answered() {
     ];
     assert_eq!(read(&bytes), Fattr::new(&expected).unwrap());
 
-    let bytes = written(&Bitmap::of([10, 27, 30, 31, 51, 62, 65, 77, 82]), &subject);
+    let bytes = written(
+        &Bitmap::of([10, 27, 30, 31, 51, 62, 65, 76, 77, 82]),
+        &subject,
+    );
     let expected = [
         Attribute::LeaseTime(90),
         Attribute::MaxFileSize(i64::MAX.unsigned_abs()),
@@ -216,6 +219,7 @@ fn what_a_mount_asks_for_is_answered() {
             seconds: 0,
             nanoseconds: 4_000_000,
         }),
+        Attribute::FsCharsetCap(1),
         Attribute::CloneBlockSize(4096),
         Attribute::XattrSupport(false),
     ];
@@ -244,15 +248,15 @@ fn supported_attributes_depend_on_file_system_and_minor_version() {
         };
         supported(support).words().to_vec()
     };
-    assert_eq!(words(2, true), [0xfcff_bfff, 0x00f9_be3e, 0x0006_2800]);
+    assert_eq!(words(2, true), [0xfcff_bfff, 0x00f9_be3e, 0x0006_3800]);
     let without = Support {
         clones: false,
         ..ALL
     };
     let without = supported(without).words().to_vec();
-    assert_eq!(without, [0xfcff_bfff, 0x00f9_be3e, 0x0006_0800]);
-    assert_eq!(words(1, true), [0xfcff_bfff, 0x00f9_be3e, 0x0000_0800]);
-    assert_eq!(words(1, false), [0xfcff_8fff, 0x00f9_be3e, 0x0000_0800]);
+    assert_eq!(without, [0xfcff_bfff, 0x00f9_be3e, 0x0006_1800]);
+    assert_eq!(words(1, true), [0xfcff_bfff, 0x00f9_be3e, 0x0000_1800]);
+    assert_eq!(words(1, false), [0xfcff_8fff, 0x00f9_be3e, 0x0000_1800]);
 }
 
 #[test]
@@ -346,6 +350,7 @@ fn changes_are_read_from_the_attributes_of_a_client() {
     let expected = Changes {
         set: SetAttributes {
             mode: Some(0o4755),
+            umask: 0,
             uid: Some(1000),
             gid: Some(0),
             size: Some(9),
@@ -377,10 +382,14 @@ fn changes_are_read_from_the_attributes_of_a_client() {
 }
 
 #[test]
-fn umask_is_taken_from_the_mode_of_a_new_object() {
+fn mode_and_umask_of_a_new_object_are_left_to_the_file_system() {
     for purpose in [Purpose::Create, Purpose::ExclusiveCreate] {
         let changes = change(&[mode_umask(0o2777, 0o022)], purpose, FileKind::Directory).unwrap();
-        assert_eq!(changes.set, SetAttributes::mode(0o2755));
+        let set = SetAttributes {
+            umask: 0o022,
+            ..SetAttributes::mode(0o2777)
+        };
+        assert_eq!(changes.set, set);
         assert_eq!(changes.given, Bitmap::of([81]));
         let both = [Attribute::Mode(0o644), mode_umask(0o666, 0o022)];
         assert_eq!(

@@ -15,6 +15,9 @@ use nfs_proto::v4::{
 use nfs_proto::{Device, FileId};
 use oncrpc::xdr::Writer;
 
+/// `FSCHARSET_CAP4_CONTAINS_NON_UTF8` (RFC 8881 §14.4): names may be no UTF-8, and are not converted.
+const CONTAINS_NON_UTF8: u32 = 1;
+
 /// Constants of the server.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::nfs4) struct ServerValues {
@@ -215,6 +218,7 @@ impl<'a> Values<'a> {
             A::TimeModify => Attribute::TimeModify(time(file.mtime)),
             A::MountedOnFileId => Attribute::MountedOnFileId(FileId(self.subject.mounted_on)),
             A::SuppAttrExclCreat => Attribute::SuppAttrExclCreat(of_exclusive(support)),
+            A::FsCharsetCap => Attribute::FsCharsetCap(CONTAINS_NON_UTF8),
             A::CloneBlockSize if support.minor >= 2 && support.clones => {
                 Attribute::CloneBlockSize(abilities.clone_block?.get())
             }

@@ -4,7 +4,7 @@ use super::message::{self, Answer};
 use super::queue::Callback;
 use crate::exports::Exports;
 use crate::nfs4::state::{FileKey, Shared};
-use nfs_proto::v4::callback::CbNotifyLockArgs;
+use nfs_proto::v4::callback::{CbArgOp, CbNotifyLockArgs, CbRecallSlotArgs};
 use nfs_proto::v4::{ClientId, Handle, Identifier, SessionId, StateOwner, Status};
 use nfs4_state::{CallbackPath, CallbackResult, CallbackSlot};
 use oncrpc::xdr::Payload;
@@ -53,6 +53,7 @@ impl Delivery {
         let paths = self.paths(client);
         match callback {
             Callback::NotifyLock { owner, file } => self.notify(client, &paths, &owner, file).await,
+            Callback::RecallSlots { session } => self.recall_slots(&paths, session).await,
             Callback::Null { session } => {
                 if let Some(path) = paths.iter().find(|path| path.session == session) {
                     self.check(path).await;
@@ -98,19 +99,34 @@ impl Delivery {
             return;
         };
         let owner = StateOwner { client, owner };
-        let lock = CbNotifyLockArgs { handle, owner };
+        let lock = CbArgOp::NotifyLock(CbNotifyLockArgs { handle, owner });
         for paths in paths.chunk_by(|a, b| a.session == b.session) {
-            if self.notify_in_session(paths, lock).await == CallbackResult::Executed {
+            if self.call_in_session(paths, &lock).await == CallbackResult::Executed {
                 return;
             }
         }
     }
 
-    /// The same in one session, over one connection after the other.
-    async fn notify_in_session(
+    /// Tells a client how many slots of a session it should use (RFC 8881 §20.8), unless that has changed since.
+    async fn recall_slots(&self, paths: &[CallbackPath], session: SessionId) {
+        let target = (self.shared).with(|locked| locked.server.recalled_slots(session));
+        let paths = paths.chunk_by(|a, b| a.session == b.session);
+        let mut paths = paths.filter(|paths| paths[0].session == session);
+        if let (Some(target_highest_slot), Some(paths)) = (target, paths.next()) {
+            let recall = CbRecallSlotArgs {
+                target_highest_slot,
+            };
+            // If the client did not execute it, it reads the same in the results of its SEQUENCE.
+            self.call_in_session(paths, &CbArgOp::RecallSlot(recall))
+                .await;
+        }
+    }
+
+    /// Makes a call in one session, over one connection after the other.
+    async fn call_in_session(
         &self,
         paths: &[CallbackPath],
-        lock: CbNotifyLockArgs<'_>,
+        operation: &CbArgOp<'_>,
     ) -> CallbackResult {
         let session = paths[0].session;
         let begun = |slot| InSlot {
@@ -130,7 +146,7 @@ impl Delivery {
             };
             let client = backchannel.client_is_ready();
             let xid = client.next_xid();
-            let call = message::notify_lock(path, xid, place.slot, lock);
+            let call = message::compound(path, xid, place.slot, operation.clone());
             if !fits(path, &client, &call) {
                 continue;
             }

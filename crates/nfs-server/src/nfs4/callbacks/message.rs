@@ -2,8 +2,7 @@
 
 use nfs_proto::Wire;
 use nfs_proto::v4::callback::{
-    CALLBACK_VERSION, CbArgOp, CbCompoundArgs, CbCompoundRes, CbNotifyLockArgs, CbResOp,
-    CbSequenceArgs,
+    CALLBACK_VERSION, CbArgOp, CbCompoundArgs, CbCompoundRes, CbResOp, CbSequenceArgs,
 };
 use nfs_proto::v4::{Array, SlotId, Status};
 use nfs4_state::{CallbackCredential, CallbackPath, CallbackSlot};
@@ -62,12 +61,12 @@ pub(super) fn null(path: &CallbackPath, xid: u32) -> Payload {
     header(path, xid, NULL).finish()
 }
 
-/// Makes a CB_NOTIFY_LOCK.
-pub(super) fn notify_lock(
+/// Makes a CB_COMPOUND of CB_SEQUENCE and another operation.
+pub(super) fn compound(
     path: &CallbackPath,
     xid: u32,
     slot: CallbackSlot,
-    lock: CbNotifyLockArgs<'_>,
+    operation: CbArgOp<'_>,
 ) -> Payload {
     let mut w = header(path, xid, COMPOUND);
     let sequence = CbSequenceArgs {
@@ -76,11 +75,11 @@ pub(super) fn notify_lock(
         slot: slot.slot,
         // No other is in use.
         highest_slot: SlotId(0),
-        // What the client does not know of this call it learns by asking for the lock.
+        // What the client does not know of this call it learns by asking for the lock, or by its next SEQUENCE.
         cache_this: false,
         referring: Array::default(),
     };
-    let operations = [CbArgOp::Sequence(sequence), CbArgOp::NotifyLock(lock)];
+    let operations = [CbArgOp::Sequence(sequence), operation];
     let args = CbCompoundArgs {
         tag: Default::default(),
         minor_version: path.minor_version,

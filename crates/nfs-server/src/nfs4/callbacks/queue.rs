@@ -19,6 +19,8 @@ pub(super) const MAX_QUEUED_FOR_CLIENT: usize = 128;
 pub(in crate::nfs4) enum Callback {
     /// A lock that an owner waits for may be free.
     NotifyLock { owner: Arc<[u8]>, file: FileKey },
+    /// Others lack slots, of which a session has too many.
+    RecallSlots { session: SessionId },
     /// Nothing, by the way of a session.
     Null { session: SessionId },
 }
@@ -45,7 +47,8 @@ struct OfClient {
 }
 
 impl Queue {
-    /// Enters a call. If there is no place, it is dropped: clients do not rely on calls about locks, and ask again (RFC 8881 §20.11.4).
+    /// Enters a call. If there is no place, it is dropped: clients do not rely on calls about locks, and ask again (RFC 8881 §20.11.4); what
+    /// is said of slots stands in the results of SEQUENCE, too.
     pub(in crate::nfs4) fn push(&mut self, client: ClientId, call: Callback) {
         if self.len >= MAX_QUEUED {
             return;

@@ -136,7 +136,7 @@ fn reply(results: impl FnOnce(&mut Writer)) -> Payload {
     w.finish()
 }
 
-/// Reads CB_SEQUENCE, the minor version and the owner of a CB_NOTIFY_LOCK.
+/// Reads CB_SEQUENCE, the minor version, and the owner of a CB_NOTIFY_LOCK or the target of a CB_RECALL_SLOT.
 fn parse(call: &[u8]) -> (CbSequenceArgs<'_>, u32, Vec<u8>) {
     let mut r = Reader::new(call);
     let [xid, _, _, program, version, procedure] = r.words().unwrap();
@@ -145,14 +145,21 @@ fn parse(call: &[u8]) -> (CbSequenceArgs<'_>, u32, Vec<u8>) {
     assert_eq!(r.words::<4>().unwrap(), [0; 4]);
     let args = CbCompoundArgs::parse(&mut r).unwrap();
     let operations: Vec<_> = args.operations.iter().collect();
-    let [CbArgOp::Sequence(sequence), CbArgOp::NotifyLock(lock)] = &operations[..] else {
-        panic!("{operations:?}");
+    let (sequence, told) = match &operations[..] {
+        [CbArgOp::Sequence(sequence), CbArgOp::NotifyLock(lock)] => {
+            (sequence, lock.owner.owner.to_vec())
+        }
+        [CbArgOp::Sequence(sequence), CbArgOp::RecallSlot(recall)] => {
+            let target = recall.target_highest_slot.0;
+            (sequence, target.to_be_bytes().to_vec())
+        }
+        _ => panic!("{operations:?}"),
     };
     assert_eq!(
         (sequence.slot, sequence.highest_slot),
         (SlotId(0), SlotId(0))
     );
-    (*sequence, args.minor_version, lock.owner.owner.to_vec())
+    (*sequence, args.minor_version, told)
 }
 
 /// The task that makes calls, run by the test.
@@ -200,11 +207,14 @@ struct Net {
 
 impl Net {
     fn new() -> Self {
+        Self::over(World::new())
+    }
+
+    fn over(mut world: World) -> Self {
         let exports = Exports::new(HandleKey::random().unwrap());
         let exports = exports
             .with("/", Arc::new(MemFs::new(1 << 20)), ExportOptions::default())
             .unwrap();
-        let mut world = World::new();
         let backchannels = Backchannels::default();
         let future = Box::pin(world.state.callbacks(backchannels.clone(), &exports));
         let woken = Arc::new(Count(AtomicUsize::new(1)));
@@ -491,6 +501,48 @@ fn way_to_a_client_is_checked_without_a_slot() {
         line.answer(answer);
         assert!(net.task.run().is_pending() && net.works(&peer));
     }
+}
+
+#[test]
+fn client_with_too_many_slots_is_told_when_others_lack_some() {
+    // Each session wants 8, beside the one of the holder.
+    let mut net = Net::over(World::with_slots(48));
+    let (first, line) = net.client(1, 1);
+    let mut lines = Vec::new();
+    for n in 2..6 {
+        lines.push(net.client(n, 2).1);
+    }
+    assert!(net.task.run().is_pending());
+    assert_eq!(line.made(), 1);
+    let (sequence, _, told) = line.last();
+    let target = (net.world.state).with(|locked| locked.server.recalled_slots(first.session));
+    let target = target.unwrap();
+    assert_eq!((sequence, told), (1, target.0.to_be_bytes().to_vec()));
+    assert!(target < SlotId(7));
+    line.sequence(Ok(()));
+    assert!(net.task.run().is_pending());
+    // It reads the target in three results, and then the slots are taken back.
+    for sequence in 1..5 {
+        net.world.renew(&first, sequence).unwrap();
+    }
+    let target = (net.world.state).with(|locked| locked.server.recalled_slots(first.session));
+    assert_eq!(target, None);
+    assert_eq!(line.made(), 1, "once for each target");
+    assert!(net.works(&first));
+}
+
+#[test]
+fn client_that_has_given_slots_back_meanwhile_is_not_told() {
+    let mut net = Net::over(World::with_slots(48));
+    let (first, line) = net.client(1, 1);
+    for n in 2..6 {
+        net.client(n, 2);
+    }
+    for sequence in 1..5 {
+        net.world.renew(&first, sequence).unwrap();
+    }
+    assert!(net.task.run().is_pending());
+    assert_eq!(line.made(), 0);
 }
 
 #[test]

@@ -8,8 +8,7 @@ use crate::fs::{ByteRange, HeldFile, LocalLock, LockFile, LockMode};
 use nfs_proto::v4::open::ShareAccess;
 use nfs_proto::v4::{ClientId, StateId};
 use nfs4_state::lock::{LockKind, Range};
-use nfs4_state::{Denied, LockRequest, Locker, Server};
-use std::collections::HashMap;
+use nfs4_state::{Denied, LockRequest, Locker, Server, SteadyMap};
 use std::sync::Arc;
 
 /// The part of a state id that stays.
@@ -18,9 +17,9 @@ pub(super) type Other = [u8; 12];
 /// Files of all opens and owners of locks.
 #[derive(Default)]
 pub(super) struct Files {
-    opens: HashMap<Other, Opened>,
-    locks: HashMap<Other, LockState>,
-    owners: HashMap<Arc<LockOwner>, Owned>,
+    opens: SteadyMap<Other, Opened>,
+    locks: SteadyMap<Other, LockState>,
+    owners: SteadyMap<Arc<LockOwner>, Owned>,
 }
 
 /// A file that is to be closed, without the lock of the state.
@@ -67,7 +66,7 @@ impl Files {
         held: Arc<dyn HeldFile>,
         released: &mut Vec<Release>,
     ) {
-        let opened = self.opens.entry(open.other).or_default();
+        let opened = self.opens.get_or_insert_with(open.other, Opened::default);
         let (reads, writes) = (
             access.contains(ShareAccess::READ),
             access.contains(ShareAccess::WRITE),
@@ -159,11 +158,12 @@ impl Files {
             file: *request.file,
             name: owner.into(),
         });
-        let owned = self.owners.entry(Arc::clone(&owner));
-        let owned = owned.or_insert_with(|| Owned {
-            file,
-            states: Vec::new(),
-        });
+        let owned = self
+            .owners
+            .get_or_insert_with(Arc::clone(&owner), || Owned {
+                file,
+                states: Vec::new(),
+            });
         owned.states.push(state.other);
         let open = open.other;
         self.locks.insert(state.other, LockState { open, owner });

@@ -236,6 +236,10 @@ impl Locked<'_> {
                     let callback = Callback::NotifyLock { owner, file };
                     self.out.calls.push(client, callback);
                 }
+                Demand::RecallSlots { client, session } => {
+                    let callback = Callback::RecallSlots { session };
+                    self.out.calls.push(client, callback);
+                }
             }
         }
     }

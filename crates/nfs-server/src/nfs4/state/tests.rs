@@ -39,12 +39,27 @@ impl World {
         Self::over(Records::open(None, LEASE).unwrap(), LEASE)
     }
 
+    /// State with so many slots for all sessions.
+    pub(in crate::nfs4) fn with_slots(slots: u32) -> Self {
+        let limits = Limits {
+            slots,
+            ..Limits::default()
+        };
+        let records = Records::open(None, LEASE).unwrap();
+        Self::limited(records, LEASE, limits)
+    }
+
     fn over(records: Records, lease: Duration) -> Self {
+        Self::limited(records, lease, Limits::default())
+    }
+
+    fn limited(records: Records, lease: Duration, limits: Limits) -> Self {
         let now = Arc::new(Mutex::new(Instant::now()));
         let clock = Arc::clone(&now);
         let settings = Nfs4Settings {
             lease,
             grace: lease,
+            limits,
             ..Nfs4Settings::default()
         };
         let clock = Box::new(move || *clock.lock().unwrap());
@@ -164,7 +179,7 @@ impl World {
         })
     }
 
-    fn renew(&mut self, peer: &Peer, sequence: u32) -> Result<(), Status> {
+    pub(in crate::nfs4) fn renew(&mut self, peer: &Peer, sequence: u32) -> Result<(), Status> {
         match self.sequence(peer, sequence)? {
             Sequenced::New(request) => self.state.finish(request, None),
             other => panic!("{other:?}"),

@@ -6,6 +6,7 @@ use super::{Answer, Shared, Sleep};
 use crate::nfs4::records::{Change, Records};
 use nfs_proto::v4::Status;
 use nfs4_state::Ticket;
+use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
@@ -29,6 +30,8 @@ pub(super) struct Worker {
     records: Records,
     failing: Option<Failing>,
     log: EventLog,
+    /// Files that are still to be closed.
+    released: VecDeque<Release>,
 }
 
 /// A disk that fails.
@@ -45,6 +48,7 @@ impl Worker {
             records,
             failing: None,
             log: EventLog::default(),
+            released: VecDeque::new(),
         }
     }
 
@@ -95,7 +99,7 @@ impl Worker {
             .failing
             .as_ref()
             .is_some_and(|failing| now < failing.retry);
-        let (changes, files, events) = self.shared.with(|locked| {
+        let (changes, released, events) = self.shared.with(|locked| {
             locked.server.handle_timeout(locked.now);
             locked.carry_out();
             locked.look_for_local_locks();
@@ -113,21 +117,25 @@ impl Worker {
                 true => Default::default(),
                 false => std::mem::take(&mut out.changes),
             };
-            let files = out.released.len().min(FILES_AT_ONCE);
-            let files: Vec<Release> = out.released.drain(..files).collect();
+            let released = std::mem::take(&mut out.released);
             let events = std::mem::take(&mut out.events);
-            (Vec::from(changes), files, events)
+            (Vec::from(changes), released, events)
         });
+        self.released.extend(released);
         for event in events {
             self.log.tell(now, event);
         }
         if !changes.is_empty() {
             self.make(now, changes);
         }
-        for file in files {
+        let files = self.released.len().min(FILES_AT_ONCE);
+        for file in self.released.drain(..files) {
             guarded(|| drop(file));
         }
-        self.shared.lock().out.has_work()
+        let inner = self.shared.lock();
+        !self.released.is_empty()
+            || inner.out.has_work()
+            || inner.server.poll_timeout().is_some_and(|due| due <= now)
     }
 
     /// Answers those that wait for records, which are not made any more.
@@ -156,25 +164,26 @@ impl Worker {
                 change => ended.push((ticket, change)),
             }
         }
-        let answers: Vec<Reported> = self.shared.with(|locked| {
+        self.shared.with(|locked| {
             locked.out.is_failing = !is_durable;
             for change in again.into_iter().rev() {
                 locked.out.changes.push_front(change);
             }
-            let ended = ended
-                .into_iter()
-                .filter_map(|(ticket, change)| match change {
-                    Change::Record(_) => {
-                        let answer = locked.server.handle_recorded(ticket, is_durable)?;
-                        Some((locked.answers.remove(&ticket), answer))
-                    }
-                    Change::Remove(_) | Change::Lease(_) => {
-                        locked.server.handle_removed(locked.now, ticket);
-                        None
-                    }
-                });
-            ended.collect()
         });
+        let mut answers: Vec<Reported> = Vec::new();
+        // One at a time, as a client may end with much that it had.
+        for (ticket, change) in ended {
+            self.shared.with(|locked| match change {
+                Change::Record(_) => {
+                    if let Some(answer) = locked.server.handle_recorded(ticket, is_durable) {
+                        answers.push((locked.answers.remove(&ticket), answer));
+                    }
+                }
+                Change::Remove(_) | Change::Lease(_) => {
+                    locked.server.handle_removed(locked.now, ticket);
+                }
+            });
+        }
         for (answer, result) in answers {
             if let Some(answer) = answer {
                 guarded(|| answer.give(result));

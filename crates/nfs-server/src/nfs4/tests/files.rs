@@ -4,6 +4,7 @@ use super::*;
 use nfs_proto::Stable;
 use nfs_proto::v4::directory::{CreateArgs, CreateType, RemoveArgs, RenameArgs};
 use nfs_proto::v4::file::{CommitArgs, ReadArgs, SetAttrArgs, WriteArgs};
+use nfs_proto::v4::locations::ModeUmask;
 use nfs_proto::v4::open::{CloseArgs, ExclusiveCreate};
 use nfs_proto::v4::{SpecialStateId, StateId};
 
@@ -132,6 +133,43 @@ fn exclusive_create_knows_its_own_file() {
         client.at(&[], vec![exclusive(1)]).ok();
         let other = client.at(&[], vec![exclusive(2)]);
         assert_eq!(other.status(), Err(Status::Exist));
+    }
+}
+
+#[test]
+fn umask_is_taken_from_the_mode_of_what_is_made() {
+    for site in Site::all() {
+        let client = site.client(b"one");
+        let wanted = [Attribute::ModeUmask(ModeUmask {
+            mode: 0o777,
+            umask: 0o027,
+        })];
+        let attributes = v4::fattr::Fattr::new(&wanted).unwrap();
+        let make = |name, how| match open(name, BOTH, ShareDeny::empty()) {
+            ArgOp::Open(args) => ArgOp::Open(OpenArgs {
+                how: OpenHow::Create(how),
+                ..args
+            }),
+            other => other,
+        };
+        let exclusive = CreateHow::Exclusive41(ExclusiveCreate {
+            verifier: Verifier([1; 8]),
+            attributes,
+        });
+        let directory = ArgOp::Create(CreateArgs {
+            kind: CreateType::Directory,
+            name: name("d"),
+            attributes,
+        });
+        for made in [
+            make("u", CreateHow::Unchecked(attributes)),
+            make("g", CreateHow::Guarded(attributes)),
+            make("x", exclusive),
+            directory,
+        ] {
+            let made = client.at(&[], vec![made, get(&[AttributeNumber::Mode])]);
+            assert_eq!(made.attributes(), [Attribute::Mode(0o750)]);
+        }
     }
 }
 

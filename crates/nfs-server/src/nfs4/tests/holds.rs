@@ -1,6 +1,7 @@
 //! Files that clients hold open.
 
 use super::*;
+use crate::Handles;
 use nfs_proto::v4::StateId;
 
 use nfs_proto::v4::open::CloseArgs;
@@ -9,9 +10,14 @@ const FILES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"
 
 fn site() -> Site {
     let dir = tempfile::tempdir().unwrap();
+    let export = dir.path().join("export");
+    std::fs::create_dir(&export).unwrap();
     // Of which clients may hold 12.
-    let options = LocalFsOptions::default().with_open_files(16);
-    let local = LocalFs::open(dir.path(), options).unwrap();
+    let options = LocalFsOptions::default()
+        .with_open_files(16)
+        .with_handles(Handles::Table)
+        .with_state_dir(dir.path().join("state"));
+    let local = LocalFs::open(&export, options).unwrap();
     Site::over(Arc::new(local), Some(dir))
 }
 
@@ -61,4 +67,28 @@ fn owner_of_locks_takes_a_place_as_a_file_does() {
     let lock = lock(held[0], LockType::Read, 0, 1);
     let locked = client.at(&[FILES[0]], vec![lock]);
     assert_eq!(locked.status(), Err(Status::Delay));
+}
+
+#[test]
+fn files_that_their_handles_find_again_take_no_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = LocalFsOptions::default().with_open_files(8);
+    let local = LocalFs::open(dir.path(), options).unwrap();
+    if local.most_held().is_some() {
+        return;
+    }
+    let site = Site::over(Arc::new(local), Some(dir));
+    let client = client_of(&site, b"one", 1);
+    let held = open_all(&client);
+    assert_eq!(held.len(), FILES.len());
+    // An owner of locks does.
+    for (at, state) in held.into_iter().enumerate() {
+        let lock = lock(state, LockType::Read, 0, 1);
+        let locked = client.at(&[FILES[at]], vec![lock]).status();
+        let expected = match at {
+            0..3 => Ok(()),
+            _ => Err(Status::Delay),
+        };
+        assert_eq!(locked, expected, "{at}");
+    }
 }

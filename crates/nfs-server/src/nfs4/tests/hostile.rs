@@ -252,11 +252,13 @@ fn compound_with_too_many_operations_is_refused() {
             Err(_) => sequence - 1,
         });
     }
-    let more = compound(2, vec![ArgOp::PutRootFh; 257]);
-    let Answer::Now(Reply::Message(reply)) = site.programs.call(more, &client.caller) else {
-        panic!("it is answered at once");
-    };
-    assert!(read_reply(&reply, 7).is_err(), "arguments that are none");
+    for operations in [257, 5000] {
+        let more = compound(2, vec![ArgOp::PutRootFh; operations]);
+        let Answer::Now(Reply::Message(reply)) = site.programs.call(more, &client.caller) else {
+            panic!("it is answered at once");
+        };
+        assert!(read_reply(&reply, 7).is_err(), "arguments that are none");
+    }
     is_served(&client);
 }
 
@@ -453,5 +455,265 @@ fn open_that_is_refused_for_want_of_room_makes_no_file() {
     for _ in 0..2 {
         let refused = client.at(&[], vec![guarded()]);
         assert_eq!(refused.status(), Err(Status::Delay));
+    }
+}
+
+#[test]
+fn owner_that_comes_again_and_again_with_another_verifier_has_one_client_id() {
+    let site = limited(Limits {
+        clients: 4,
+        ..Limits::default()
+    });
+    let flood = caller(2);
+    for verifier in 0..200_u8 {
+        let ArgOp::ExchangeId(exchange) = exchange_as(b"flood") else {
+            unreachable!("it is an EXCHANGE_ID");
+        };
+        let again = ArgOp::ExchangeId(ExchangeIdArgs {
+            owner: ClientOwner {
+                verifier: Verifier([verifier; 8]),
+                ..exchange.owner
+            },
+            ..exchange
+        });
+        site.call(&flood, vec![again]).ok();
+    }
+    assert_eq!(site.nfs.inner.state.usage().clients, 1);
+    is_served(&site.client(b"honest"));
+}
+
+#[test]
+fn owner_of_another_user_is_not_taken_over() {
+    let site = Site::in_memory();
+    let honest = site.client(b"honest");
+    let state = honest.open("f", BOTH).state;
+    for uid in 1..20 {
+        let stolen = site.call_as(&caller(2), uid, uid, vec![exchange_as(b"honest")]);
+        assert_eq!(stolen.status(), Err(Status::ClientIdInUse));
+    }
+    honest.at(&["f"], vec![close(state)]).ok();
+    is_served(&honest);
+}
+
+#[test]
+fn slots_of_many_sessions_that_wait_keep_nobody_else_waiting() {
+    const SESSIONS: u32 = 16;
+    let [_, site] = Site::all();
+    let honest = site.client(b"honest");
+    let flood = caller(2);
+    let known = site.call(&flood, vec![exchange_as(b"flood")]);
+    let ResOp::ExchangeId(Ok(known)) = known.only() else {
+        panic!("{known:?}");
+    };
+    let mut jobs = Vec::new();
+    for number in 0..SESSIONS {
+        let sequence = SequenceId(known.sequence.0 + number);
+        let created = site.call(&flood, vec![create_session(known.client, sequence)]);
+        let ResOp::CreateSession(Ok(session)) = created.only() else {
+            panic!("{created:?}");
+        };
+        for slot in 0..session.fore.max_requests {
+            let sequence = ArgOp::Sequence(SequenceArgs {
+                session: session.session,
+                sequence: SequenceId(1),
+                slot: SlotId(slot),
+                highest_slot: SlotId(slot),
+                cache_this: false,
+            });
+            let directory = format!("d{number}-{slot}");
+            let create = ArgOp::Create(CreateArgs {
+                kind: CreateType::Directory,
+                name: name(&directory),
+                attributes: Fattr::default(),
+            });
+            let path = [ArgOp::PutRootFh, lookup("srv"), lookup("data")];
+            let operations = [vec![sequence], path.into(), vec![create]].concat();
+            match site.programs.call(compound(2, operations), &flood) {
+                Answer::Deferred(job) => jobs.push(job),
+                _ => panic!("a directory of a disk is made by a job"),
+            }
+        }
+        // None of all these calls has a thread so far.
+        is_served(&honest);
+    }
+    assert_eq!(jobs.len(), SESSIONS as usize * 64);
+    for job in jobs {
+        // No RECLAIM_COMPLETE is needed to make a directory.
+        Results::of(Respond::wait(job).expect("a reply")).ok();
+    }
+    is_served(&honest);
+}
+
+/// Locks as many ranges as it may, which do not touch.
+#[test]
+fn storm_of_ranges_in_one_file_ends_at_its_limit_and_leaves_other_files_alone() {
+    const MAX: u64 = nfs4_state::limits::MAX_LOCKS_PER_FILE as u64;
+    let site = Site::in_memory();
+    let greedy = site.client_from(b"greedy", caller(2));
+    let state = greedy.open("f", BOTH).state;
+    let mut lock = super::lock(state, LockType::Write, 0, 1);
+    let (mut made, mut refused) = (0, 0);
+    for place in (0..2 * MAX).rev() {
+        if let ArgOp::Lock(args) = &mut lock {
+            args.offset = 2 * place;
+        }
+        let locked = greedy.at(&["f"], vec![lock.clone()]);
+        match locked.last() {
+            ResOp::Lock(Ok(state)) => {
+                made += 1;
+                if let ArgOp::Lock(args) = &mut lock {
+                    args.locker = Locker::Existing(v4::lock::ExistingLockOwner {
+                        state,
+                        lock_seqid: 0,
+                    });
+                }
+            }
+            other => {
+                assert_eq!(other.status(), Err(Status::Delay));
+                refused += 1;
+                if refused > 10 {
+                    break;
+                }
+            }
+        }
+    }
+    assert!((MAX - 2..=MAX).contains(&made), "{made}");
+    let honest = site.client(b"honest");
+    let other = honest.open("g", BOTH).state;
+    let lock = super::lock(other, LockType::Write, 0, u64::MAX);
+    honest.at(&["g"], vec![lock]).ok();
+    is_served(&honest);
+    // One CLOSE frees all.
+    greedy.at(&["f"], vec![close(state)]).ok();
+    assert_eq!(site.nfs.inner.state.usage().locks, 1);
+}
+
+#[test]
+fn directory_is_listed_with_all_attributes_within_what_the_client_takes() {
+    let site = Site::in_memory();
+    let client = site.client(b"one");
+    for number in 0..600 {
+        let made = format!("{number:0200}");
+        let create = ArgOp::Create(CreateArgs {
+            kind: CreateType::Directory,
+            name: name(&made),
+            attributes: Fattr::default(),
+        });
+        client.at(&[], vec![create]).ok();
+    }
+    let can_be_read = |&number: &u32| attributes::check_get(&Bitmap::of([number])).is_ok();
+    let (mut cookie, mut verifier) = (0, CookieVerifier::default());
+    let (mut seen, mut calls) = (0, 0);
+    loop {
+        let read = ArgOp::ReadDir(ReadDirArgs {
+            cookie: Cookie(cookie),
+            verifier,
+            dir_count: u32::MAX,
+            max_count: u32::MAX,
+            // Also those that nobody knows, but none that can only be set.
+            wanted: Bitmap::of((0..8 * 32).filter(can_be_read)),
+        });
+        let sequence = client.sequence.get() + 1;
+        client.sequence.set(sequence);
+        let path = [ArgOp::PutRootFh, lookup("srv"), lookup("data")];
+        let operations = [
+            vec![client.sequence(sequence, false)],
+            path.into(),
+            vec![read],
+        ]
+        .concat();
+        let listed = site.call(&client.caller, operations);
+        assert!(listed.body.stream_len() <= 1 << 20);
+        let ResOp::ReadDir(Ok(page)) = listed.last() else {
+            panic!("{:?}", listed.status());
+        };
+        calls += 1;
+        seen += page.entries.0.len();
+        verifier = page.verifier;
+        if let Some(last) = page.entries.0.last() {
+            cookie = last.cookie.0;
+        }
+        if page.eof {
+            break;
+        }
+        assert!(!page.entries.0.is_empty(), "each call goes on");
+    }
+    assert_eq!(seen, 600);
+    assert!(calls < 100, "{calls}");
+    is_served(&client);
+}
+
+#[test]
+fn files_that_are_none_are_not_opened_and_nobody_waits_for_them() {
+    for site in Site::all() {
+        let client = site.client(b"one");
+        let device = nfs_proto::Device { major: 1, minor: 3 };
+        let kinds = [
+            ("fifo", CreateType::Fifo),
+            ("socket", CreateType::Socket),
+            ("device", CreateType::Character(device)),
+        ];
+        for (of, kind) in kinds {
+            let create = ArgOp::Create(CreateArgs {
+                kind,
+                name: name(of),
+                attributes: Fattr::default(),
+            });
+            let made = client.at(&[], vec![create]).status();
+            if of == "device" && made == Err(Status::Perm) {
+                continue;
+            }
+            assert_eq!(made, Ok(()), "{of}");
+            for access in [ShareAccess::READ, ShareAccess::WRITE, BOTH] {
+                let opened = client.at(&[], vec![open(of, access, ShareDeny::empty())]);
+                assert_eq!(opened.status(), Err(Status::WrongType), "{of}");
+            }
+            let read = ArgOp::Read(ReadArgs {
+                state: StateId::default(),
+                offset: 0,
+                count: 1,
+            });
+            let read = client.at(&[of], vec![read]).status();
+            assert!(read.is_err(), "{of}: {read:?}");
+        }
+        is_served(&client);
+    }
+}
+
+/// A list of access that is as long as a message may have it, of users without a mask in common.
+#[test]
+fn access_control_lists_of_any_length_are_answered() {
+    for site in Site::all() {
+        let client = site.client(b"one");
+        client.open("f", BOTH);
+        for entries in [1, 32, 1024, 4096, 8192] {
+            let names: Vec<_> = (0..entries).map(|uid| format!("{}", 1000 + uid)).collect();
+            let aces: Vec<_> = names
+                .iter()
+                .map(|who| Ace {
+                    kind: AceType(0),
+                    flags: AceFlags::empty(),
+                    mask: AceMask::READ_DATA,
+                    who: Principal::new(who.as_bytes()).unwrap(),
+                })
+                .collect();
+            let Some(aces) = Array::new(&aces) else {
+                continue;
+            };
+            let list = [Attribute::Acl(aces)];
+            let Some(attributes) = Fattr::new(&list) else {
+                continue;
+            };
+            let set = ArgOp::SetAttr(SetAttrArgs {
+                state: StateId::default(),
+                attributes,
+            });
+            let set = client.at(&["f"], vec![set]);
+            assert!(set.all().1.len() >= 2, "{set:?}");
+        }
+        let listed = client.at(&["f"], vec![get(&[AttributeNumber::Acl])]);
+        let known = [Ok(()), Err(Status::ReplyTooBigToCache)];
+        assert!(known.contains(&listed.status()), "{listed:?}");
+        is_served(&client);
     }
 }

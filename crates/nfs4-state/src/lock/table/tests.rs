@@ -73,9 +73,9 @@ fn locks_through_two_opens_stay_apart() {
     lock(&mut table, 0, 9, 1).unwrap();
     lock(&mut table, 5, 14, 2).unwrap();
     assert!(table.has(&0, 1) && table.has(&0, 2));
-    table.release(now, &0, 2);
+    table.release(now, &0, |via| via == 2);
     assert_eq!(held(&table), [(0, 4, LockKind::Shared, 1)]);
-    table.release(now, &0, 1);
+    table.release(now, &0, |via| via == 1);
     assert!(table.files.is_empty());
 }
 
@@ -126,16 +126,91 @@ fn file_refuses_locks_beyond_its_limit() {
     );
 }
 
+/// An owner that counts how often it is compared.
+#[derive(Clone, Copy, Debug)]
+struct Counted(u32);
+
+thread_local! {
+    static COMPARED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        COMPARED.set(COMPARED.get() + 1);
+        self.0 == other.0
+    }
+}
+
+impl Eq for Counted {}
+
+/// However many wait, and for whatever: a hostile client that fills both tables makes no operation of others slow.
+#[test]
+fn operations_on_a_full_file_do_not_look_at_each_lock_for_each_waiter() {
+    let (mut table, now) = (
+        LockTable::<u8, Counted>::new(usize::MAX / 2),
+        Instant::now(),
+    );
+    let exclusive = LockKind::Exclusive;
+    let locks = MAX_LOCKS_PER_FILE as u64 - 4;
+    let at = |n: u64| range(2 * n, 2 * n);
+    let greedy = Counted(1);
+    for n in (0..locks).rev() {
+        table.lock(now, &0, greedy, at(n), exclusive, 1).unwrap();
+    }
+    // Each waits for the last lock, with all those before it that are its own.
+    for n in 0..MAX_WAITERS as u64 {
+        let range = range(n, 2 * locks);
+        assert!(table.wait(now, &0, (greedy, 1), range, exclusive));
+    }
+    let honest = Counted(2);
+    table
+        .lock(now, &0, honest, at(locks), exclusive, 2)
+        .unwrap();
+    // Of two waiters that are both told, one may be in the way of the other.
+    let most = 8 * (MAX_LOCKS_PER_FILE + MAX_WAITERS) + MAX_WAITERS * MAX_WAITERS / 2;
+    let mut check = |what: &str, operation: &mut dyn FnMut(&mut LockTable<u8, Counted>)| {
+        COMPARED.set(0);
+        operation(&mut table);
+        assert!(COMPARED.get() < most, "{what}: {}", COMPARED.get());
+    };
+    check("unlock", &mut |table| {
+        table.unlock(now, &0, honest, at(locks)).unwrap();
+    });
+    check("lock", &mut |table| {
+        table
+            .lock(now, &0, honest, at(locks + 1), exclusive, 2)
+            .unwrap();
+    });
+    check("release", &mut |table| {
+        table.release(now, &0, |via| via == 2);
+    });
+    check("conflicts", &mut |table| {
+        assert!(
+            table
+                .conflicts(&0, honest, at(locks - 1), exclusive)
+                .next()
+                .is_some()
+        );
+    });
+    check("release of all", &mut |table| {
+        table.release(now, &0, |_| true)
+    });
+    assert_eq!(table.held(), 0);
+}
+
 #[test]
 fn waiters_are_told_in_their_order() {
     use LockKind::{Exclusive as E, Shared as S};
     let (mut table, now) = (Table::new(100), Instant::now());
     table.lock(now, &0, 1, range(0, 9), E, 1).unwrap();
     for (owner, kind) in [(2, E), (3, E), (4, S)] {
-        assert!(table.wait(now, &0, owner, range(0, 9), kind));
+        assert!(table.wait(now, &0, (owner, 1), range(0, 9), kind));
     }
-    assert!(table.wait(now, &0, 5, range(20, 29), S));
-    assert!(!table.wait(now, &0, 2, range(0, 9), E), "it waits already");
+    assert!(table.wait(now, &0, (5, 1), range(20, 29), S));
+    assert!(
+        !table.wait(now, &0, (2, 1), range(0, 9), E),
+        "it waits already"
+    );
     assert_eq!(table.waiting(), 4);
     table.unlock(now, &0, 1, range(0, 4)).unwrap();
     let told = |table: &mut Table| table.drain_told().map(|(_, o)| o).collect::<Vec<_>>();
@@ -169,7 +244,7 @@ fn waiter_that_asks_no_more_is_forgotten() {
     table
         .lock(now, &0, 1, Range::ALL, LockKind::Exclusive, 1)
         .unwrap();
-    table.wait(now, &0, 2, Range::ALL, LockKind::Exclusive);
+    table.wait(now, &0, (2, 1), Range::ALL, LockKind::Exclusive);
     let later = now + crate::limits::WAITER_LIFE + Duration::from_secs(1);
     table.unlock(later, &0, 1, Range::ALL).unwrap();
     assert_eq!(table.drain_told().count(), 0);
@@ -178,9 +253,21 @@ fn waiter_that_asks_no_more_is_forgotten() {
 }
 
 #[test]
+fn waiter_is_forgotten_with_the_open_through_which_it_asked_last() {
+    let (mut table, now) = (Table::new(100), Instant::now());
+    for open in [1, 2] {
+        table.wait(now, &0, (2, open), Range::ALL, LockKind::Exclusive);
+    }
+    table.forget_waiters_through(&0, 1);
+    assert_eq!((table.waiting(), table.drain_gone()), (1, vec![]));
+    table.forget_waiters_through(&0, 2);
+    assert_eq!((table.waiting(), table.drain_gone()), (0, vec![2]));
+}
+
+#[test]
 fn waiters_beyond_the_limit_poll() {
     let (mut table, now) = (LockTable::<u8, usize>::new(10), Instant::now());
-    let mut wait = |owner| table.wait(now, &0, owner, Range::ALL, LockKind::Shared);
+    let mut wait = |owner| table.wait(now, &0, (owner, 1), Range::ALL, LockKind::Shared);
     assert!((0..MAX_WAITERS).all(&mut wait));
     assert!(!wait(MAX_WAITERS));
     assert_eq!(table.waiting(), MAX_WAITERS);
@@ -214,6 +301,29 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
+    /// Of any locks and waiters, those are free in whose way no lock of another owner is.
+    #[test]
+    fn waiter_is_free_if_no_lock_of_another_owner_is_in_its_way(held in steps(), waiting in steps()) {
+        let (mut table, now) = (Table::new(1000), Instant::now());
+        for Step { owner, first, length, kind } in held {
+            let range = Range::new(first, length).unwrap();
+            let kind = kind.unwrap_or(LockKind::Shared);
+            if table.conflicts(&0, owner, range, kind).next().is_none() {
+                table.lock(now, &0, owner, range, kind, 1).unwrap();
+            }
+        }
+        let mut waiters = Waiters::default();
+        let mut expected = Vec::new();
+        for Step { owner, first, length, kind } in waiting {
+            let range = Range::new(first, length).unwrap();
+            let kind = kind.unwrap_or(LockKind::Shared);
+            if waiters.enter(now, (owner, 1), range, kind) {
+                expected.push(table.conflicts(&0, owner, range, kind).next().is_none());
+            }
+        }
+        prop_assert_eq!(waiters.free(table.of_file(&0)), expected);
+    }
+
     /// The table has the same locks as one that has an entry for each byte and owner.
     #[test]
     fn table_agrees_with_one_entry_per_byte(steps in steps()) {

@@ -99,7 +99,9 @@ fn called(world: &World) -> Vec<Vec<u8>> {
         while let Some((client, call)) = locked.calls().take() {
             match call {
                 Callback::NotifyLock { owner, .. } => owners.push(owner.to_vec()),
-                other @ Callback::Null { .. } => panic!("{other:?}"),
+                other @ (Callback::Null { .. } | Callback::RecallSlots { .. }) => {
+                    panic!("{other:?}")
+                }
             }
             locked.calls().done(client);
         }

@@ -6,11 +6,11 @@
 mod journal;
 mod parts;
 
-use crate::failure::{self, Usage};
-use crate::progress;
+use crate::config::words::{Named, Word, named};
+use crate::errors::Usage;
 use anyhow::Context;
-use clap::ValueEnum;
 use journal::Journal;
+use oncrpc::plain;
 use printing::json;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -30,19 +30,31 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 /// The form of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Lines of text
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines of text.
     Text,
-    /// One JSON object per line
+    /// One JSON object per line.
     Json,
-    /// Records of the systemd journal, with fields
+    /// Records of systemd's journal, with fields.
     Journald,
+}
+
+impl Word for LogFormat {
+    const WORDS: &'static [Named<Self>] = &[
+        named("text", Self::Text, "Lines of text"),
+        named("json", Self::Json, "One JSON object per line"),
+        named(
+            "journald",
+            Self::Journald,
+            "Records of the systemd journal, with fields",
+        ),
+    ];
 }
 
 /// Directives that say what is logged, known to be valid: those of `tracing_subscriber::EnvFilter`.
 #[derive(Clone, Debug)]
-pub(crate) struct LogFilter(String);
+pub struct LogFilter(String);
 
 /// Filter unless the user gives one: warnings, and messages of a server to its administrator.
 const DEFAULT_FILTER: &str = "warn,serve=info,gateway=info";
@@ -70,9 +82,11 @@ static TARGET: OnceLock<Target> = OnceLock::new();
 
 /// Target of lines of the program itself, by which a filter tells them from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Target {
+pub enum Target {
+    /// A server, and any other command.
     #[default]
     Serve,
+    /// A gateway.
     Gateway,
 }
 
@@ -105,7 +119,7 @@ enum Entry {
 }
 
 /// Writes what is still to be written when it is dropped, but waits no longer than it should.
-pub(crate) struct FlushOnDrop(Log);
+pub struct FlushOnDrop(Log);
 
 impl FromStr for LogFilter {
     type Err = String;
@@ -144,16 +158,17 @@ impl LogFilter {
 }
 
 /// Logs from now on what the filter lets through, or else what `RUST_LOG` says. Without a format it
-/// is the journal's where standard error is the journal, and text elsewhere. What the program says itself has this
-/// target. Parts of the filter that nothing logs as are told.
+/// is the journal's where standard error is the journal, and text elsewhere, written to `standard_error`. What the program
+/// says itself has this target. Parts of the filter that nothing logs as are told.
 ///
 /// # Errors
 ///
 /// If `RUST_LOG` is not understood, the system gives no thread, or there is no journal to log to.
-pub(crate) fn start(
+pub fn start(
     filter: Option<LogFilter>,
     format: Option<LogFormat>,
     target: Target,
+    mut standard_error: impl Write + Send + 'static,
 ) -> anyhow::Result<FlushOnDrop> {
     let (filter, named_by) = match filter {
         Some(filter) => (Some(filter), "--log"),
@@ -181,7 +196,7 @@ pub(crate) fn start(
         .name("rpcrdma-log".to_owned())
         .spawn(move || match journal {
             Some(mut journal) => write_all(&entries, format, &lost, &mut journal),
-            None => write_all(&entries, format, &lost, &mut AboveProgress),
+            None => write_all(&entries, format, &lost, &mut standard_error),
         })
         .context("cannot start the thread that writes the log")?;
     for warning in parts::warnings(&filter) {
@@ -210,7 +225,7 @@ fn is_colored(is_terminal: bool, variable: impl Fn(&str) -> Option<OsString>) ->
 }
 
 /// Tells the user something, on the same way as the log: it never waits either.
-pub(crate) fn tell(text: &str) {
+pub fn tell(text: &str) {
     match LOG.get() {
         Some(log) if log.format == LogFormat::Text => {
             log.put(format!("rpcrdma: {text}\n").as_bytes());
@@ -225,8 +240,8 @@ pub(crate) fn tell(text: &str) {
 
 /// An event with statistics, as the log for programs has it.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct StatisticsEvent<T> {
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct StatisticsEvent<T> {
     /// When it was logged, in UTC (RFC 3339).
     timestamp: String,
     /// `INFO`.
@@ -241,12 +256,12 @@ pub(crate) struct StatisticsEvent<T> {
 }
 
 /// Whether the log is one of JSON objects.
-pub(crate) fn is_json() -> bool {
+pub fn is_json() -> bool {
     LOG.get().is_some_and(|log| log.format == LogFormat::Json)
 }
 
 /// Logs statistics as one JSON object, for a log of those. An event of `tracing` has no numbers in objects.
-pub(crate) fn statistics(of: &impl Serialize) {
+pub fn statistics(of: &impl Serialize) {
     let target = Target::get();
     let is_wanted = match target {
         Target::Serve => tracing::enabled!(target: "serve", Level::INFO),
@@ -266,7 +281,7 @@ fn timestamp() -> String {
 }
 
 /// Logs why the program ends, if the log has a form for programs. Returns whether it did.
-pub(crate) fn ends_with(error: &str) -> bool {
+pub fn ends_with(error: &str) -> bool {
     let structured = LOG.get().is_some_and(|log| log.format != LogFormat::Text);
     if structured {
         match Target::get() {
@@ -326,23 +341,10 @@ impl Log {
     }
 }
 
-/// Standard error, where lines go above the progress of a copy.
-struct AboveProgress;
-
-impl Write for AboveProgress {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        progress::suspend(|| io::stderr().write(line))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
-    }
-}
-
 /// A line without the `(os error 2)` behind the words of the system.
 fn without_numbers(line: &[u8]) -> Cow<'_, [u8]> {
     match std::str::from_utf8(line) {
-        Ok(text) if text.contains("(os error ") => failure::plain(&text).into_bytes().into(),
+        Ok(text) if text.contains("(os error ") => plain(&text).into_bytes().into(),
         Ok(_) | Err(_) => line.into(),
     }
 }
