@@ -454,6 +454,7 @@ impl Counters {
     }
 
     /// Counts a latency for `calls` calls.
+    #[cold]
     fn took(&self, time: Duration, calls: u64) {
         self.latency[LatencyHistogram::bucket_of(time)].fetch_add(calls, Relaxed);
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

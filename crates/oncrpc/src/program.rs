@@ -127,6 +127,14 @@ impl Call {
         Reader::at_place(&self.payload, place)
     }
 
+    /// Returns the bytes of the arguments where none of them was received by reference.
+    pub fn args_inline(&self) -> Option<&[u8]> {
+        match self.payload.items() {
+            [] => self.payload.head().get(self.args_at..),
+            _ => None,
+        }
+    }
+
     /// Passes the bytes of the arguments to `visit`, piece by piece. They are the same whether data
     /// of the call was received inline or by reference.
     pub fn visit_args(&self, visit: impl FnMut(&[u8])) {

@@ -195,17 +195,21 @@ impl Running {
     /// # Errors
     ///
     /// `ReplyTooBig`, `ReplyTooBigToCache`.
+    #[inline]
     pub(super) fn check_room(&self, fixed: usize, data: Option<usize>) -> Result<(), Status> {
         let len = self.results_at + self.reply.stream_len() + fixed;
+        let message = self.caller.reply_room.message();
+        match data.is_none() && self.eligible.is_empty() && len <= self.limit.min(message) {
+            true => Ok(()),
+            false => self.check_items(len, data),
+        }
+    }
+
+    /// Checks that a reply of `len` bytes, with its eligible items so far, and `data` of another one can be returned.
+    fn check_items(&self, len: usize, data: Option<usize>) -> Result<(), Status> {
         let padded = data.map_or(0, oncrpc::xdr::padded);
         if len + padded > self.limit {
             return Err(self.too_big());
-        }
-        if data.is_none() && self.eligible.is_empty() {
-            return match len <= self.caller.reply_room.message() {
-                true => Ok(()),
-                false => Err(Status::ReplyTooBig),
-            };
         }
         let placed: usize = self.eligible.iter().copied().map(oncrpc::xdr::padded).sum();
         let mut results = self.eligible.clone();
@@ -371,7 +375,13 @@ impl Nfs4 {
             })));
             return Answer::Deferred(Box::new(move |respond| suspended.go_on(outcome, respond)));
         }
-        Answer::Now(self.complete(run))
+        let Running {
+            reply,
+            request,
+            results_at,
+            ..
+        } = run;
+        Answer::Now(self.complete(reply, request, results_at))
     }
 
     /// Executes a SEQUENCE at the beginning. Where there is none, checks that the first operation can be outside a session, and leaves it
@@ -457,14 +467,12 @@ impl Nfs4 {
     }
 
     /// Ends a COMPOUND: its slot is free again, and its reply kept if that was wanted.
-    #[inline]
-    fn complete(&self, run: Running) -> Reply {
-        let Running {
-            reply,
-            request,
-            results_at,
-            ..
-        } = run;
+    fn complete(
+        &self,
+        reply: ReplyWriter,
+        request: Option<nfs4_state::Request>,
+        results_at: usize,
+    ) -> Reply {
         let message = reply.finish().finish();
         if let Some(request) = request {
             let kept = request.cache_this().then(|| body(&message, results_at));
@@ -614,7 +622,7 @@ impl Suspended {
 
     fn complete(mut self) -> Reply {
         let Compound { nfs, run, .. } = *self.0.take().expect("it is not complete");
-        nfs.complete(run)
+        nfs.complete(run.reply, run.request, run.results_at)
     }
 }
 
@@ -676,12 +684,10 @@ fn has_items(mut results: CompoundRes<'_>) -> bool {
 }
 
 fn digest(call: &Call, cred: &Credential, size: usize) -> RequestDigest {
-    let args = call.args();
-    let inline = args.rest();
     let mut gathered = SmallVec::<[u8; DIGESTED]>::new();
-    let bytes = match args.offset() + inline.len() == size {
-        true => &inline[..inline.len().min(DIGESTED)],
-        false => {
+    let bytes = match call.args_inline() {
+        Some(args) => &args[..args.len().min(DIGESTED)],
+        None => {
             call.visit_args(|piece| {
                 let left = DIGESTED - gathered.len();
                 gathered.extend_from_slice(&piece[..piece.len().min(left)]);
