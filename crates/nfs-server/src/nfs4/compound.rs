@@ -361,19 +361,20 @@ impl Nfs4 {
             }
         }
         // Executes the operations up to the end or the first that has to wait.
-        while let Some(outcome) = self.drive(&mut args, &mut run) {
-            let Some(counted) = self.inner.in_flight.enter(&run.caller) else {
-                run.fail(Status::Delay);
-                break;
-            };
-            let suspended = Suspended(Some(Box::new(Compound {
-                nfs: self.clone(),
-                place: args.place(),
-                call,
-                run,
-                _place: counted,
-            })));
-            return Answer::Deferred(Box::new(move |respond| suspended.go_on(outcome, respond)));
+        if let Some(outcome) = self.drive(&mut args, &mut run) {
+            if let Some(counted) = self.inner.in_flight.enter(&run.caller) {
+                let suspended = Suspended(Some(Box::new(Compound {
+                    nfs: self.clone(),
+                    place: args.place(),
+                    call,
+                    run,
+                    _place: counted,
+                })));
+                return Answer::Deferred(Box::new(move |respond| {
+                    suspended.go_on(outcome, respond)
+                }));
+            }
+            run.fail(Status::Delay);
         }
         let Running {
             reply,
