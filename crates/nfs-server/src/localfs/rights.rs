@@ -93,9 +93,6 @@ impl Rights {
         who: &Identity,
         call: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        if !self.process.acts_for_callers {
-            return call();
-        }
         self.as_user((who.uid, who.gid, &who.groups), call)
     }
 
@@ -107,9 +104,6 @@ impl Rights {
         who: &Identity,
         call: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        if !self.process.acts_for_callers {
-            return call();
-        }
         match self.volume.posix_lists {
             true => self.as_user((who.uid, 0, &[]), call),
             false => self.as_caller(who, call),
@@ -121,6 +115,9 @@ impl Rights {
         (uid, gid, groups): (u32, u32, &[u32]),
         call: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
+        if !self.process.acts_for_callers {
+            return call();
+        }
         // A user that does not exist in this user namespace has no rights.
         let _acting = ActingAs::enter(FsUser { uid, gid, groups }).map_err(|_| Errno::ACCESS)?;
         call()
