@@ -97,7 +97,7 @@ has '"provider":"iwarp",' ping -c 1 --json --provider iwarp $at
 has ' rxe0' clients -l --socket /run/control
 has '"verdict":"rpcrdma"' probe -c 1 --json $at
 for seen in '"provider":"verbs","device":"rxe0"' '"tcp_connect_ms":null' '"valid":true' '"version_one":true' \
-  '"answer":"spoken"' '"nfs_versions":[3]' '"invalidates":true'; do
+  '"answer":"spoken"' '"nfs_versions":[3,4]' '"invalidates":true'; do
   grep -qF "$seen" /run/printed || die "probe does not say $seen"
 done
 has 'RoCE on rxe0' probe -c 1 $at
