@@ -384,7 +384,12 @@ impl Sessions {
             return Err(Status::ConnectionNotBound);
         }
         let address = session.address;
+        let before = session.slots.active();
         let step = (session.slots).check(args, digest, &mut self.budget, address)?;
+        if session.slots.active() > before {
+            // It may have more than its part now.
+            self.looked_at = 0;
+        }
         // RFC 8881 §2.10.3.1: a SEQUENCE binds its connection to the fore channel.
         if !is_bound {
             self.bind(index, connection, true, false);

@@ -126,9 +126,15 @@ impl Room<'_> {
         wanted.min(most.max(MIN_SLOTS))
     }
 
-    /// Returns how many of the wanted further slots a session gets.
-    pub(super) fn grant_more(&self, wanted: u32) -> u32 {
-        wanted.min(self.free())
+    /// Returns how many of the wanted further slots a session with so many gets. Beyond its part, none are of those that are kept for
+    /// others: what it got would be asked back at once.
+    pub(super) fn grant_more(&self, active: u32, wanted: u32) -> u32 {
+        let unreserved = self.budget.left().saturating_sub(self.budget.reserve());
+        let most = match active < self.part() {
+            true => self.free().min(unreserved.max(self.part() - active)),
+            false => self.free().min(unreserved),
+        };
+        wanted.min(most)
     }
 
     pub(super) fn take(&mut self, slots: u32) {

@@ -121,7 +121,8 @@ impl Slots {
         if at >= self.active {
             return Err(Status::BadSlot);
         }
-        if args.highest_slot.0 >= self.active {
+        // A request that comes late may name a slot that was taken back since.
+        if args.highest_slot.0 as usize >= self.slots.len() {
             return Err(Status::BadHighSlot);
         }
         let slot = &mut self.slots[at as usize];
@@ -148,7 +149,7 @@ impl Slots {
         slot.reply = Reply::InProgress(digest);
         self.in_progress += 1;
         let uses = args.highest_slot.0 + 1;
-        if self.may_change(uses, budget) {
+        if uses <= self.active && self.may_change(uses, budget) {
             self.adjust(uses, budget.room(address));
         }
         self.slots[at as usize].round = self.round;
@@ -170,7 +171,7 @@ impl Slots {
     /// the client read it, and come later, by another connection.
     fn adjust(&mut self, uses: u32, mut room: Room<'_>) {
         let more = |most: u32| match uses >= self.active {
-            true => (self.active + room.grant_more(GROWTH))
+            true => (self.active + room.grant_more(self.active, GROWTH))
                 .min(most)
                 .max(self.active),
             false => self.active,
@@ -232,8 +233,8 @@ impl Slots {
         room.recall(before, self.active - self.target);
     }
 
-    /// Takes slots behind the target back. Their sequence ids stay: whether the client goes on with them when it gets
-    /// the slots again depends on whether it has read that they were taken back.
+    /// Takes slots behind the target back. Their sequence ids stay, if they were used: whether the client goes on with them when it
+    /// gets the slots again depends on whether it has read that they were taken back.
     fn retire(&mut self, room: &mut Room<'_>) {
         let behind = &mut self.slots[self.target as usize..self.active as usize];
         let is_busy = |slot: &Slot| matches!(slot.reply, Reply::InProgress(_));
@@ -248,6 +249,10 @@ impl Slots {
         room.recall(retired, 0);
         room.give_back(retired);
         self.active = self.target;
+        let used = self.slots.iter().rposition(|slot| slot.sequence != 0);
+        let kept = used.map_or(0, |last| last + 1).max(self.active as usize);
+        self.slots.truncate(kept);
+        self.slots.shrink_to_fit();
     }
 
     /// Keeps the reply of a request that was executed, if there is one to keep.
@@ -540,5 +545,58 @@ mod tests {
         assert!(!table.slots.recall(table.budget.room(ADDRESS)));
         table.run(0, 1, 0);
         assert_eq!(table.slots.target(), 64);
+    }
+
+    #[test]
+    fn request_that_comes_late_may_name_a_slot_that_was_taken_back() {
+        let mut table = Table::new(64, 200);
+        table.run(40, 1, 40);
+        table.others_take(116);
+        for _ in 0..6 {
+            table.budget.begin_session(ADDRESS);
+        }
+        assert!(table.slots.recall(table.budget.room(ADDRESS)));
+        for sequence in 1..=ROUNDS + 1 {
+            table.run(0, sequence, 1);
+        }
+        let active = table.slots.active();
+        assert!(active < 40);
+        // Sent when slot 40 was in use.
+        table.run(1, 1, 40);
+        assert_eq!(table.slots.active(), active, "it is not asking for more");
+        assert_eq!(table.check(0, ROUNDS + 2, 64), Err(Status::BadHighSlot));
+    }
+
+    #[test]
+    fn slots_that_were_never_used_leave_nothing_behind() {
+        let mut table = Table::new(64, 200);
+        table.run(20, 1, 20);
+        table.others_take(116);
+        for _ in 0..6 {
+            table.budget.begin_session(ADDRESS);
+        }
+        assert!(table.slots.recall(table.budget.room(ADDRESS)));
+        for sequence in 1..=ROUNDS + 1 {
+            table.run(0, sequence, 0);
+        }
+        assert!(table.slots.active() < 20);
+        assert_eq!(table.slots.slots.len(), 21);
+    }
+
+    #[test]
+    fn session_does_not_grow_beyond_its_part_into_what_is_kept_for_others() {
+        let mut table = Table::new(64, 800);
+        for _ in 0..15 {
+            table.budget.begin_session(ADDRESS);
+        }
+        table.others_take(620);
+        table.slots.wanted = MAX_SLOTS;
+        for sequence in 1..20 {
+            let highest = table.slots.active() - 1;
+            table.run(0, sequence, highest);
+            assert!(!table.budget.is_pressed());
+        }
+        assert_eq!(table.slots.active(), 80);
+        assert_eq!(table.slots.target(), 80);
     }
 }
