@@ -221,12 +221,16 @@ impl FileSystem for LocalFs {
     fn most_held(&self) -> Option<usize> {
         match held::holds_by_handle(&self.layers) {
             true => None,
-            false => self.most_lock_owners(),
+            false => Some(open_files::held::places(&self.layers.files)),
         }
     }
 
     fn most_lock_owners(&self) -> Option<usize> {
-        Some(open_files::held::places(&self.layers.files))
+        let files = &self.layers.files;
+        Some(match held::holds_by_handle(&self.layers) {
+            true => open_files::held::places_for_locks(files),
+            false => open_files::held::places(files),
+        })
     }
 
     fn attributes(&self, file: FileId) -> Outcome<Result<Attributes, Error>> {

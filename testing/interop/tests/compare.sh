@@ -27,11 +27,13 @@ attach() {
 step 'siw link'
 siw_up
 step 'both servers'
+mkdir -p /var/lib/nfs/v4recovery
 nfsd_up
 # What is answered as stable is, as with ours.
 exportfs -o rw,no_root_squash,insecure,fsid=0,no_subtree_check,sync '*:/export' || die 'exportfs fails'
 # Nobody but root reaches what is served, so that ours need not fear that somebody has a file locked.
 chmod 700 /export
+# No client has anything to reclaim.
 [ "$VERSION" = 3 ] || echo Y >/proc/fs/nfsd/v4_end_grace || die 'the grace period of nfsd does not end'
 mkdir /export/ours /export/knfsd || die mkdir
 /lab/rpcrdma serve /ours=/export/ours --listen "$GUEST_IP:${OURS%% *}" --mount-port 20050 \

@@ -92,7 +92,11 @@ pub(super) fn make(
         0o644
     };
     let mut inode = Inode::new(body, who.uid, gid);
-    let mode = set.mode.unwrap_or(default) & !set.umask;
+    let umask = match kind {
+        FileKind::Symlink => 0,
+        _ => set.umask,
+    };
+    let mode = set.mode.unwrap_or(default) & !umask;
     inode.mode = permission::settable_mode(who, gid, mode) | bits;
     inode.verifier = verifier;
     let made = tree.add(dir, name, inode)?;

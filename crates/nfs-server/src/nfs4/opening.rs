@@ -220,7 +220,8 @@ impl Nfs4 {
                     match changes {
                         Some(changes) => Changes {
                             set: SetAttributes {
-                                size: changes.set.size,
+                                // It is empty; what is done to its size would change the times.
+                                size: changes.set.size.filter(|&size| size != 0),
                                 ..SetAttributes::default()
                             },
                             ..changes

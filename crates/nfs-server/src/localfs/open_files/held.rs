@@ -6,6 +6,7 @@
 //! an export may keep open (`limit.rs`); other files have the rest. Where handles find files again, more may be held (`holds.rs`).
 
 use super::OpenFiles;
+use super::holds::UNNAMED_PART;
 use super::limit::most_held;
 use super::lock_file::OfdLocks;
 use super::node::Node;
@@ -24,9 +25,15 @@ use std::sync::atomic::AtomicUsize;
 /// Largest number of times that the place of a held file is looked at again, as another one has come to it.
 const TRIES: usize = 3;
 
-/// Returns how many files and owners of locks may be held.
+/// Returns how many files and owners of locks may be held, where each takes a descriptor.
 pub(in crate::localfs) fn places(files: &OpenFiles) -> usize {
     most_held(files.most())
+}
+
+/// Returns how many owners of locks there may be beside files that [are found by handles](Held::by_handle).
+pub(in crate::localfs) fn places_for_locks(files: &OpenFiles) -> usize {
+    let places = places(files);
+    places - places / UNNAMED_PART
 }
 
 /// A file that a client has open, until this is dropped.

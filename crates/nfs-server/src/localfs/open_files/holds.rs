@@ -3,7 +3,8 @@
 //! A hold is *warm* while the file has a descriptor for it, and *cold* otherwise: then the next use opens the file by its handle.
 //! Where handles of the kernel find files, and the server's own rights open them, the number of holds has no limit here. Beyond a number of
 //! warm ones, one that was not used lately becomes cold. One whose last name is removed stays warm, as nothing else leads to the file.
-//! If clients remove it, it is made warm before. If a local program removes the file of a cold hold, the file is lost.
+//! If clients of the export remove it, it is made warm before. If a local program removes the file of a cold hold, or a client by another
+//! export of the same file system, the file is lost.
 
 use super::node::Node;
 use crate::fs::FileId;
@@ -13,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The part of all descriptors for holds that files without a name may have, as its reciprocal. Others are lost with their last name.
-const UNNAMED_PART: usize = 2;
+/// Owners of locks may have the rest.
+pub(super) const UNNAMED_PART: usize = 2;
 
 /// Warm holds at which it is looked for one that can become cold.
 const COOL_TRIES: usize = 8;
@@ -149,13 +151,20 @@ impl Holds {
             let Some(key) = oldest else {
                 break;
             };
-            if was_used(key) && tries < COOL_TRIES {
+            if (was_used(key) || self.has_uncommitted_data(key)) && tries < COOL_TRIES {
                 self.order.get(key);
             } else {
                 closed.extend(self.cool(key, most));
             }
         }
         closed
+    }
+
+    /// Whether data was written to a file that the client has not committed since: the kernel tells only files that stay open that it
+    /// was lost.
+    fn has_uncommitted_data(&self, key: u64) -> bool {
+        self.node(key)
+            .is_some_and(|node| node.uncommitted.load(Relaxed) != 0)
     }
 
     fn cool(&mut self, key: u64, most: usize) -> Option<Arc<Node>> {
@@ -221,7 +230,11 @@ impl Holds {
         let Some(hold) = hold.filter(|hold| Arc::ptr_eq(&hold.count, count)) else {
             return;
         };
-        hold.removals -= 1;
+        // Its holds may all have ended meanwhile, and new ones begun.
+        let Some(left) = hold.removals.checked_sub(1) else {
+            return;
+        };
+        hold.removals = left;
         if let Keeping::Pinned(node) = &hold.keeping
             && hold.removals == 0
             && has_name(node)

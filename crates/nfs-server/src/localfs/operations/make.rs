@@ -432,8 +432,9 @@ impl Maker<'_> {
 
     /// Returns whether the directory has a default access control list, from which new objects inherit theirs.
     fn has_default_list(&self) -> Try<bool> {
-        let dir = self.layers.files.open_directory(self.dir)?;
-        match rustix::fs::fgetxattr(&dir, c"system.posix_acl_default", &mut [0_u8; 0]) {
+        // It may be one that this process must not read.
+        let proc = &self.layers.volume.proc;
+        match proc.xattr_len(self.dir.path.as_fd(), c"system.posix_acl_default") {
             Ok(_) => Ok(true),
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(false),
             Err(errno) => Err(errno.into()),

@@ -102,6 +102,22 @@ fn file_with_a_cold_hold_that_a_client_removes_or_replaces_lives_on() {
 }
 
 #[test]
+fn file_is_held_anew_while_a_name_of_it_is_removed() {
+    let Some(export) = export() else { return };
+    let held = export.hold_all(1);
+    let fd = fs::File::open(export.path.join(name(0))).unwrap();
+    let stat = sys::stat(&fd, id::IdentifiedBy::Number).unwrap();
+    let removal = export.fs().layers.handles.begin_removal(&fd, &stat);
+    assert!(removal.is_some());
+    drop(held);
+    let held = export.hold_all(1);
+    drop(removal);
+    export.check(&held);
+    export.remove(0);
+    export.check(&held);
+}
+
+#[test]
 fn file_with_a_cold_hold_that_a_local_program_removes_is_stale() {
     let Some(export) = export() else { return };
     let held = export.hold_all(20);

@@ -126,6 +126,26 @@ fn exclusive_create_with_an_attribute_that_it_does_not_set_is_invalid() {
 }
 
 #[test]
+fn exclusive_create_of_an_empty_file_is_known_again() {
+    for site in Site::all() {
+        let client = site.client(b"one");
+        let exclusive = |verifier| {
+            let args = OpenArgs {
+                how: OpenHow::Create(CreateHow::Exclusive41(ExclusiveCreate {
+                    verifier: Verifier([verifier; 8]),
+                    attributes: v4::fattr::Fattr::new(&[Attribute::Size(0)]).unwrap(),
+                })),
+                ..args("x", ShareAccess::WRITE, ShareDeny::empty())
+            };
+            client.at(&[], vec![ArgOp::Open(args)])
+        };
+        exclusive(1).ok();
+        exclusive(1).ok();
+        assert_eq!(exclusive(2).status(), Err(Status::Exist));
+    }
+}
+
+#[test]
 fn downgrade_leaves_wishes_about_a_delegation_aside() {
     let site = Site::in_memory();
     let client = site.client(b"one");
