@@ -95,6 +95,8 @@ done
 
 step 'unmount'
 grep 'xprt:' /proc/self/mountstats
+# How often each operation was called on each, for the log.
+awk '/^device/ {on = $5} /per-op/ {ops = 1; next} ops && $2 > 0 {print on, $1, $2} !NF {ops = 0}' /proc/self/mountstats
 umount /mnt/ours || die umount
 umount /mnt/knfsd || die umount
 kill %1
