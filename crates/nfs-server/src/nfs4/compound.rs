@@ -28,6 +28,7 @@ use nfs4_state::{RequestDigest, SequenceCall, Sequenced};
 use oncrpc::xdr::{Payload, Place, Reader, Writer};
 use oncrpc::{Answer, Call, Caller, Credential, Reply, ReplyBound, Respond};
 use smallvec::SmallVec;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// Bytes of memory for a reply, to begin with: enough for all but directories, access control lists and the like.
@@ -360,8 +361,17 @@ impl Nfs4 {
                 }));
             }
         }
-        // Executes the operations up to the end or the first that has to wait.
-        if let Some(outcome) = self.drive(&mut args, &mut run) {
+        // Executes the operations up to the end or the first that has to wait. A request that never ended would keep its slot, and its
+        // client with all that it has.
+        let driven = catch_unwind(AssertUnwindSafe(|| self.drive(&mut args, &mut run)));
+        let outcome = match driven {
+            Ok(outcome) => outcome,
+            Err(panic) => {
+                self.give_up(run, Status::ServerFault);
+                resume_unwind(panic)
+            }
+        };
+        if let Some(outcome) = outcome {
             if let Some(counted) = self.inner.in_flight.enter(&run.caller) {
                 let suspended = Suspended(Some(Box::new(Compound {
                     nfs: self.clone(),
@@ -480,6 +490,17 @@ impl Nfs4 {
             self.inner.state.finish(request, kept);
         }
         Reply::Message(message)
+    }
+
+    /// Ends a COMPOUND that is not executed to its end, with a last operation that failed so.
+    fn give_up(&self, mut run: Running, status: Status) {
+        run.fail(status);
+        let message = run.reply.finish().finish();
+        if let Some(request) = run.request {
+            // Kept in any case: the client is not to believe that what was not executed was.
+            let kept = body(&message, run.results_at);
+            self.inner.state.finish(request, Some(kept));
+        }
     }
 
     fn sequence(
@@ -630,19 +651,12 @@ impl Suspended {
 impl Drop for Suspended {
     fn drop(&mut self) {
         if let Some(compound) = self.0.take() {
-            let Compound { nfs, mut run, .. } = *compound;
-            run.fail(match std::thread::panicking() {
+            let Compound { nfs, run, .. } = *compound;
+            let status = match std::thread::panicking() {
                 true => Status::ServerFault,
                 false => Status::Delay,
-            });
-            let request = run.request.take();
-            let results_at = run.results_at;
-            let message = run.reply.finish().finish();
-            if let Some(request) = request {
-                // Kept in any case: the client is not to believe that what was not executed was.
-                let kept = body(&message, results_at);
-                nfs.inner.state.finish(request, Some(kept));
-            }
+            };
+            nfs.give_up(run, status);
         }
     }
 }

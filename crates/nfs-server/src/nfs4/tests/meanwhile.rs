@@ -27,6 +27,8 @@ type Change = Box<dyn FnOnce() + Send>;
 struct Waiting {
     inner: MemFs,
     next: Mutex<Option<(Point, Change)>>,
+    /// The call of this kind that panics.
+    fault: Mutex<Option<Point>>,
 }
 
 impl Waiting {
@@ -34,6 +36,7 @@ impl Waiting {
         let fs = Arc::new(Self {
             inner: MemFs::new(1 << 20),
             next: Mutex::default(),
+            fault: Mutex::default(),
         });
         let site = Site::over(Arc::clone(&fs) as _, None);
         (fs, site)
@@ -44,6 +47,8 @@ impl Waiting {
     }
 
     fn pass<T: Send + 'static>(&self, point: Point, outcome: Outcome<T>) -> Outcome<T> {
+        let fault = self.fault.lock().unwrap().take_if(|at| *at == point);
+        assert_eq!(fault, None, "a fault that a test makes");
         let mut next = self.next.lock().unwrap();
         match next.take_if(|(at, _)| *at == point) {
             Some((_, change)) => Outcome::Slow(Box::new(move || {
@@ -241,4 +246,21 @@ fn client_that_has_ended_meanwhile_opens_and_makes_nothing() {
         let found = fs.inner.lookup(&Identity::default(), root, f).wait();
         assert_eq!(found.result.is_ok(), point != Point::Lookup, "{point:?}");
     }
+}
+
+#[test]
+fn request_that_panics_is_over_for_its_slot() {
+    let (fs, site) = Waiting::site();
+    let client = site.client(b"one");
+    client.open("f", ShareAccess::READ);
+    *fs.fault.lock().unwrap() = Some(Point::Read);
+    let call = || begin(&client, read(StateId::default()));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+    assert!(panicked.is_err());
+    client.sequence.set(client.sequence.get() - 1);
+    let Answer::Now(retry) = call() else {
+        panic!("it waits for the request that panicked");
+    };
+    assert_eq!(Results::of(retry).status(), Err(Status::ServerFault));
+    client.at(&["f"], vec![read(StateId::default())]).ok();
 }
