@@ -55,6 +55,11 @@ impl<V> Lru<V> {
         self.slots[*self.index.get(&key)?].value.as_ref()
     }
 
+    /// Returns all keys, in no order.
+    pub(super) fn keys(&self) -> impl Iterator<Item = u64> {
+        self.index.keys().copied()
+    }
+
     /// Sets the current round.
     pub(super) fn set_round(&mut self, round: u64) {
         self.round = round;

@@ -85,11 +85,6 @@ impl Holds {
         self.holds.get(&key)?.keeping.node()
     }
 
-    /// Returns the files of all warm holds.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
-        self.holds.values().filter_map(|hold| hold.keeping.node())
-    }
-
     /// Returns the file that is held with this key.
     pub(super) fn file(&self, key: u64) -> Option<FileId> {
         self.holds.get(&key).map(|hold| hold.file)
