@@ -37,6 +37,9 @@ const REPLY: usize = 1024;
 /// Room that has to be left for the result of an operation that cannot be undone, before it is executed.
 const RESULT: usize = 512;
 
+/// Room that is left while operations follow: the result of one that fails.
+const FAILURE: usize = 8;
+
 /// Bytes of the request that its digest is made of: with its length and its caller they tell requests of a slot apart (RFC 8881
 /// §2.10.6.1.3.1). Data of WRITE behind them is not looked at.
 const DIGESTED: usize = 512;
@@ -198,7 +201,7 @@ impl Running {
     /// `ReplyTooBig`, `ReplyTooBigToCache`.
     #[inline]
     pub(super) fn check_room(&self, fixed: usize, data: Option<usize>) -> Result<(), Status> {
-        let len = self.results_at + self.reply.stream_len() + fixed;
+        let len = self.len() + fixed;
         let message = self.caller.reply_room.message();
         match data.is_none() && self.eligible.is_empty() && len <= self.limit.min(message) {
             true => Ok(()),
@@ -225,10 +228,20 @@ impl Running {
         }
     }
 
+    /// Returns the bytes of the reply so far, with those of a failure of what follows.
+    #[inline]
+    fn len(&self) -> usize {
+        let failure = match self.left {
+            0 => 0,
+            _ => FAILURE,
+        };
+        self.results_at + self.reply.stream_len() + failure
+    }
+
     /// Returns how many bytes of a result can be returned that is no eligible item.
     pub(super) fn room(&self) -> usize {
         let placed: usize = self.eligible.iter().copied().map(oncrpc::xdr::padded).sum();
-        let len = self.results_at + self.reply.stream_len();
+        let len = self.len();
         let session = self.limit.saturating_sub(len);
         let message = self.caller.reply_room.message();
         session.min(message.saturating_sub(len - placed))
@@ -236,7 +249,7 @@ impl Running {
 
     /// Returns how many bytes of an eligible item can be returned beside `fixed` other bytes, up to `wanted`.
     pub(super) fn room_for_item(&self, fixed: usize, wanted: usize) -> usize {
-        let len = self.results_at + self.reply.stream_len() + fixed;
+        let len = self.len() + fixed;
         let most = wanted.min(self.limit.saturating_sub(len));
         if self.check_room(fixed, Some(most)).is_ok() {
             return most;

@@ -145,3 +145,29 @@ fn change_without_room_for_its_result_is_not_made() {
     assert_eq!(made.status(), Err(Status::ReplyTooBig));
     assert_eq!(client.at(&["d"], vec![]).status(), Err(Status::NoEntry));
 }
+
+#[test]
+fn failure_behind_a_result_that_fills_the_reply_has_room_in_it() {
+    let site = Site::in_memory();
+    let one = site.client(b"one");
+    let state = one.open("f", BOTH).state;
+    let write = ArgOp::Write(v4::file::WriteArgs {
+        state,
+        offset: 0,
+        stable: nfs_proto::Stable::Unstable,
+        data: nfs_proto::Data::from(&[7; 2000][..]),
+    });
+    one.at(&["f"], vec![write]).ok();
+    for max_response in (600..700).step_by(4) {
+        let two = client_with_replies(&site, max_response);
+        let read = ArgOp::Read(v4::file::ReadArgs {
+            state: v4::StateId::default(),
+            offset: 0,
+            count: 2000,
+        });
+        let done = two.at(&["f"], vec![read, lookup("x")]);
+        assert_eq!(done.status(), Err(Status::NotDirectory), "{max_response}");
+        let len = done.body.stream_len();
+        assert!(len <= max_response as usize, "{len} of {max_response}");
+    }
+}
