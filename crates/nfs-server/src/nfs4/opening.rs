@@ -250,7 +250,7 @@ impl Nfs4 {
             OpenAccess::WRITE,
             opening.access.contains(ShareAccess::WRITE),
         );
-        let outcome = run.fs(&at).open(&run.who(&at), at.file, access);
+        let outcome = (run.fs(&at)).open(&run.who(&at), at.file, access, run.caller.group);
         after(self, run, outcome, move |nfs, run, held| {
             let held = match held {
                 Ok(held) => held_in(opening.hold.take(), held),
