@@ -95,7 +95,6 @@ impl Maker<'_> {
                 let mode = self.mode(set, EXCLUSIVE_MODE)?;
                 let SetAttributes { atime, mtime, .. } = exclusive_times(*verifier);
                 let set = SetAttributes {
-                    size: None,
                     atime,
                     mtime,
                     ..*set
@@ -147,11 +146,11 @@ impl Maker<'_> {
             .adopt(self.dir, self.name, fd, &stat, Pace::Patient)?;
         match how {
             CreateHow::Guarded(_) => return Err(Error::Exists.into()),
-            CreateHow::Exclusive(verifier, _) => {
+            CreateHow::Exclusive(verifier, set) => {
                 let times = exclusive_times(*verifier);
                 let same = SetTime::To(stat.attributes.atime) == times.atime
                     && SetTime::To(stat.attributes.mtime) == times.mtime
-                    && stat.attributes.size == 0;
+                    && stat.attributes.size == set.size.unwrap_or(0);
                 if !same {
                     return Err(Error::Exists.into());
                 }
