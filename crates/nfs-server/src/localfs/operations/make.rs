@@ -83,7 +83,7 @@ impl Maker<'_> {
     fn file(
         &self,
         how: &CreateHow,
-        turn: Turn<'_>,
+        mut turn: Turn<'_>,
         pace: Pace,
         pending: &mut PendingSyncs,
     ) -> Try<Found> {
@@ -115,6 +115,7 @@ impl Maker<'_> {
         });
         match created {
             Ok(fd) => {
+                turn.note_made();
                 let stat = layers.volume.stat(&fd)?;
                 let made = Made {
                     fd,
@@ -265,12 +266,13 @@ impl Maker<'_> {
         &self,
         kind: FileKind,
         mode: u32,
-        turn: Turn<'a>,
+        mut turn: Turn<'a>,
         make: impl FnOnce() -> Result<(), Errno>,
     ) -> Try<Made<'a>> {
         let layers = self.layers;
         let begin = sys::coarse_now();
         layers.rights.as_caller(self.who, make)?;
+        turn.note_made();
         let opened = layers.files.open_entry(self.dir, self.name, Pace::Patient);
         let (fd, stat) = opened.inspect_err(|_| {
             self.unmake(&turn.names, |stat| self.is_fresh(stat, kind, mode, begin));

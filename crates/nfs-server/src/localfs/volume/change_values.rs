@@ -19,15 +19,22 @@
 //!   each look has a value of its own.
 //! - If the clock is set back, ctimes come for a second time. States with those have values of their own at each look until they
 //!   change again, as long as this run lasts. Of what was told before it, only a state with the same nanosecond could be mistaken.
+//! - A directory whose names clients change is watched, and changes by local programs are counted too ([`witness`](super::witness)). Its
+//!   value is *c* with the number of all changes from the first tick on, and stays when the state settles: what clients know of the
+//!   directory remains valid. Events are counted by stripes as changes are, and the end of a watch counts as an event, so
+//!   that a number from before a time without a watch never comes again. A directory that is not watched any more has *c* + 2 *t*.
 //!
 //! Values of their own are numbers of 63 bits from a random start, with the highest bit set, which ctimes have not until 2262.
 //!
 //! So a client reads a file that was just written once more when it has settled. A file system of which the clock is unknown, behind
 //! a network or in another process, is assumed to have a clock within a second of this one.
 
+pub(in crate::localfs) mod names;
+
 use super::in_flight::{Changing, InFlight};
+use super::witness::{DirectoryId, Known, Witness};
 use crate::fs::{Attributes, ChangeKind, Time};
-use crate::localfs::sys::{self, Stat};
+use crate::localfs::sys::{self, OnDevice, Stat};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -44,14 +51,24 @@ const SECOND: u64 = 1_000_000_000;
 /// Bit of values that are no times.
 const NO_TIME: u64 = 1 << 63;
 
+/// Looks at a directory that changes meanwhile, after which its value is one of its own.
+const LOOKS: usize = 2;
+
 /// Something with attributes as the kernel told them.
 pub(in crate::localfs) trait Looked {
     fn attributes(&mut self) -> &mut Attributes;
+
+    /// Device of the file.
+    fn device(&self) -> (u32, u32);
 }
 
-impl Looked for Attributes {
+impl Looked for OnDevice {
     fn attributes(&mut self) -> &mut Attributes {
-        self
+        &mut self.attributes
+    }
+
+    fn device(&self) -> (u32, u32) {
+        self.device
     }
 }
 
@@ -59,6 +76,20 @@ impl Looked for Stat {
     fn attributes(&mut self) -> &mut Attributes {
         &mut self.attributes
     }
+
+    fn device(&self) -> (u32, u32) {
+        self.device
+    }
+}
+
+/// Returns the directory that was looked at, if it is one.
+fn directory_of(seen: &mut impl Looked) -> Option<DirectoryId> {
+    let device = seen.device();
+    let attributes = seen.attributes();
+    attributes.is_directory().then_some(DirectoryId {
+        device,
+        ino: attributes.fileid,
+    })
 }
 
 /// A look at a file during a change of it.
@@ -84,6 +115,8 @@ pub(in crate::localfs) struct ChangeValues {
     /// `None` with fine times.
     coarse: Option<Coarse>,
     in_flight: Arc<InFlight>,
+    /// Changes of directories by local programs.
+    witness: Witness,
 }
 
 impl ChangeValues {
@@ -92,6 +125,7 @@ impl ChangeValues {
         root: BorrowedFd<'_>,
         unknown: bool,
         in_flight: Arc<InFlight>,
+        witness: Witness,
     ) -> Self {
         let worst = Steps {
             grain: SECOND,
@@ -107,6 +141,7 @@ impl ChangeValues {
         Self {
             coarse: steps.map(|steps| Coarse::new(steps, Box::new(clock))),
             in_flight,
+            witness,
         }
     }
 
@@ -136,18 +171,72 @@ impl ChangeValues {
         let now = coarse.now();
         let mut seen = look()?;
         let found = *seen.attributes();
-        let value = match coarse.settled(found.ctime, now) {
-            Some(value) => value,
-            None => {
+        let dir = directory_of(&mut seen);
+        let known = self.known(dir, &found);
+        let value = match (coarse.settled(found.ctime, now), known) {
+            (Some(_), Known::Kept(value)) | (Some(value), Known::Unwatched) => value,
+            (None, Known::Unwatched) => {
                 let so_far = || self.in_flight.so_far(found.fileid, found.is_directory());
                 let before = so_far();
+                let others = self.seen_of(dir);
                 seen = look()?;
                 let changes = before.settled().filter(|_| so_far() == before);
-                coarse.value(seen.attributes().ctime, now, changes, alone)
+                let number = changes.map(|changes| changes.wrapping_add(others));
+                coarse.value(seen.attributes().ctime, now, number, alone)
+            }
+            (None, Known::Kept(_)) | (_, Known::Watched) => {
+                return self.of_watched(coarse, dir, look);
             }
         };
         seen.attributes().change = value;
         Ok(seen)
+    }
+
+    /// Looks at a directory that is watched. If it is not any more, or changes all the time, the look has a value of its own.
+    fn of_watched<T: Looked>(
+        &self,
+        coarse: &Coarse,
+        dir: Option<DirectoryId>,
+        look: impl Fn() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        for _ in 0..LOOKS {
+            let Some(before) = dir.and_then(|dir| self.witness.before_look(dir)) else {
+                break;
+            };
+            let now = coarse.now();
+            let mut seen = look()?;
+            let attributes = seen.attributes();
+            let ctime = attributes.ctime;
+            let is_over = coarse.settled(ctime, now).is_some();
+            let value = self
+                .witness
+                .after_look(before, attributes, is_over, |number| {
+                    coarse.value(ctime, now, Some(number), true)
+                });
+            if let Some(value) = value {
+                attributes.change = value;
+                return Ok(seen);
+            }
+        }
+        let now = coarse.now();
+        let mut seen = look()?;
+        let attributes = seen.attributes();
+        attributes.change = coarse.value(attributes.ctime, now, None, false);
+        Ok(seen)
+    }
+
+    fn known(&self, dir: Option<DirectoryId>, found: &Attributes) -> Known {
+        dir.map_or(Known::Unwatched, |dir| self.witness.known(dir, found))
+    }
+
+    /// Returns the number of changes of a directory that a witness ever saw.
+    fn seen_of(&self, dir: Option<DirectoryId>) -> u64 {
+        dir.map_or(0, |dir| self.in_flight.seen(dir.ino))
+    }
+
+    /// Reads events, so that changes that were late are seen though nobody looks.
+    pub(in crate::localfs) fn end_round(&self) {
+        self.witness.end_round();
     }
 
     /// Looks at a file from within a change of it.
@@ -162,13 +251,34 @@ impl ChangeValues {
         };
         let now = coarse.now();
         let mut seen = look()?;
-        let changes = changing.around().map(|(before, after)| match during {
-            During::Before => before,
-            During::After => after,
+        let dir = directory_of(&mut seen);
+        if self.known(dir, seen.attributes()) != Known::Unwatched {
+            return self.of_watched(coarse, dir, look);
+        }
+        let others = self.seen_of(dir);
+        let number = changing.around().map(|(before, after)| {
+            let changes = match during {
+                During::Before => before,
+                During::After => after,
+            };
+            changes.wrapping_add(others)
         });
         let seen_ctime = seen.attributes().ctime;
-        seen.attributes().change = coarse.value(seen_ctime, now, changes, alone);
+        seen.attributes().change = coarse.value(seen_ctime, now, number, alone);
         Ok(seen)
+    }
+
+    /// Returns what sees changes by local programs.
+    #[cfg(test)]
+    pub(in crate::localfs) fn witness(&self) -> &Witness {
+        &self.witness
+    }
+
+    /// With another witness.
+    #[cfg(test)]
+    pub(in crate::localfs) fn seen_by(mut self, witness: Witness) -> Self {
+        self.witness = witness;
+        self
     }
 
     /// As on a kernel with coarse times.
@@ -180,6 +290,7 @@ impl ChangeValues {
         };
         Self {
             coarse: Some(Coarse::new(steps, Box::new(clock))),
+            witness: Witness::new(true, Arc::clone(&in_flight)),
             in_flight,
         }
     }

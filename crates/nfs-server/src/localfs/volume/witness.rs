@@ -1,0 +1,791 @@
+//! Sees changes of directories by local programs.
+//!
+//! A directory whose names clients change is watched (inotify(7)). The kernel queues an event of each change of names while it holds
+//! the lock of the directory, and of most changes of attributes, so that a change that another program has completed is in the queue.
+//! Each event raises the *sequence number* of its directory: as long as that stays, nobody has changed it.
+//!
+//! **A change by a client** opens a [`Window`]. At its end the queue is read, which is the only system call that a change costs where
+//! times are coarse. If the events of the directory within the window are exactly those of the client's own change, nobody else changed
+//! the directory in between. An event that was queued before the window and not read counts as one within it. That takes nothing away:
+//! the client has not seen that change either.
+//!
+//! - Events are compared by their kinds. The own change succeeded, so that its events are among them, and each kind comes as often as
+//!   expected only if there are no others.
+//! - The kernel drops an event that is equal to the last one in the queue. Two equal events of one name can follow each other only if a
+//!   name is replaced twice by a rename: all others need an event in between, by which the name goes or comes. So after a rename
+//!   it is also checked that the renamed file still has as many names.
+//! - **The barrier.** A change takes effect before its event is queued, both under the lock of the directory. Where the value of the
+//!   change attribute is a bare ctime, a look may see the ctime of a change of which the event comes later, and which changes nothing that a
+//!   client could see after that. So the lock is taken once between the look and the reading of the queue: by a lookup of a name longer
+//!   than any file system has ([`passes_barrier`]), which waits for its holder, finds nothing, and is refused under the lock. A lookup,
+//!   and not a removal, as it needs no right to write, is not held up by a frozen file system, and is no attempt of a removal for
+//!   those who log these. Any other answer means that the lock may not have been taken, and then nothing is claimed. Where values have the
+//!   sequence number in them, a change counts as made when its event is queued: until then nobody can list the directory,
+//!   and after that it has another value. There is no barrier then.
+//! - When a watch begins, the lock is taken once too: a change that holds it may have looked for watches before.
+//!
+//! **A look at a directory** where times are coarse: the queue is read before and after. If both times the sequence number is the same,
+//! the state is the one of that number, and has its value, which it then keeps. Once its ctime is over it is *kept* without reading the
+//! queue. Only a change that held the lock for that long after it set the ctime is seen late then, at the end of the round.
+//!
+//! What sets the modification time alone causes no event that could be had without one for each write to a file in the directory. So
+//! attributes are compared too, and a state with other ones is another state.
+//!
+//! **One instance of inotify for the process**: a user may have 128 in all, and a server that crosses mounts has hundreds of exports.
+//! It is made when a client first changes a directory. A watch does not keep a file system from being unmounted, and ends with it and
+//! with its directory. The watches that an export began end with it.
+//!
+//! Where there is no watch nothing is claimed: where the kernel refuses (limits, rights, seccomp), and on file systems that change
+//! without it, behind a network, in another process, or in the layers below.
+//!
+//! The lock of the state is a leaf, and is held for calls of the kernel that do not wait.
+
+use super::in_flight::InFlight;
+use crate::fs::{Attributes, Time};
+use crate::localfs::lru::Lru;
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::fs::{AtFlags, CWD};
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+#[cfg(not(test))]
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// Directories that are watched at a time; the least recently used goes.
+const MAX_WATCHES: usize = 1024;
+
+/// Changes of a directory by others since a client last changed it alone, after which it is not watched for a while.
+const MAX_FOREIGN: u32 = 256;
+
+/// Time for which a directory is not watched that changed too often, or that could not be.
+const REST: Duration = Duration::from_secs(10);
+
+/// Bytes of events that are read at a time.
+const EVENTS_BUFFER: usize = 16 * 1024;
+
+/// Readings of the queue by one look; if there is more, every directory counts as changed.
+const MAX_READINGS: usize = 16;
+
+/// Bytes of an event without its name: watch, events, cookie, length of the name (`struct inotify_event`).
+const EVENT: usize = 16;
+
+/// Bytes of the longest event. The kernel fills a buffer as long as the next one fits.
+const MAX_EVENT: usize = EVENT + 256;
+
+/// Length of a name that no file system has: those of ZFS have up to 1023 bytes. A path may have 4095.
+const TOO_LONG: usize = 2048;
+
+/// A name of that length.
+static NO_NAME: [u8; TOO_LONG] = [b'-'; TOO_LONG];
+
+/// Changes of names, and of the attributes of the directory itself. The same for its children comes with it, and has a name.
+const WATCHED: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::ONLYDIR);
+
+/// Identifies a directory among those of the machine, while it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::localfs) struct DirectoryId {
+    pub(in crate::localfs) device: (u32, u32),
+    pub(in crate::localfs) ino: u64,
+}
+
+/// Kind of a change of names, as an event tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::localfs) enum Kind {
+    Made,
+    Gone,
+    MovedFrom,
+    MovedTo,
+    /// Of the attributes or the place of the directory, or unknown because events were lost.
+    Other,
+}
+
+impl Kind {
+    fn of(events: ReadFlags) -> Self {
+        let kinds = [
+            (ReadFlags::CREATE, Self::Made),
+            (ReadFlags::DELETE, Self::Gone),
+            (ReadFlags::MOVED_FROM, Self::MovedFrom),
+            (ReadFlags::MOVED_TO, Self::MovedTo),
+        ];
+        let found = kinds.iter().find(|(flag, _)| events.contains(*flag));
+        found.map_or(Self::Other, |(_, kind)| *kind)
+    }
+}
+
+/// Takes the lock of a directory in the kernel once, so that the events of all changes before are queued. Returns whether it was taken for
+/// certain. It waits for whoever has it.
+///
+/// A name that is not cached is looked up under the lock, and every file system refuses one of that length there (ENAMETOOLONG).
+pub(super) fn passes_barrier(dir: BorrowedFd<'_>) -> bool {
+    barrier_answer(rustix::fs::statat(dir, &NO_NAME[..], AtFlags::SYMLINK_NOFOLLOW).map(drop))
+}
+
+fn barrier_answer(answer: Result<(), Errno>) -> bool {
+    answer == Err(Errno::NAMETOOLONG)
+}
+
+/// Events of the kernel.
+trait Source: Send {
+    /// Watches a directory. Returns the number by which its events tell of it.
+    fn watch(&mut self, dir: BorrowedFd<'_>) -> Result<i32, Errno>;
+    fn unwatch(&mut self, watch: i32);
+    /// Reads events, without waiting for one (`AGAIN`).
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Errno>;
+}
+
+struct Inotify(OwnedFd);
+
+impl Inotify {
+    fn open() -> Result<Box<dyn Source>, Errno> {
+        let opened = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        Ok(Box::new(Self(opened)))
+    }
+}
+
+impl Source for Inotify {
+    fn watch(&mut self, dir: BorrowedFd<'_>) -> Result<i32, Errno> {
+        // There is no call relative to a directory.
+        let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
+        inotify::add_watch(&self.0, path, WATCHED)
+    }
+
+    fn unwatch(&mut self, watch: i32) {
+        // It may be gone with its directory.
+        let _ = inotify::remove_watch(&self.0, watch);
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        rustix::io::retry_on_intr(|| rustix::io::read(&self.0, &mut *buffer))
+    }
+}
+
+#[cfg(not(test))]
+static OF_THIS_PROCESS: LazyLock<Mutex<Weak<Watches>>> = LazyLock::new(Mutex::default);
+
+// Tests run in parallel, and each must see only its own directories.
+#[cfg(test)]
+thread_local! {
+    static OF_THIS_PROCESS: Mutex<Weak<Watches>> = Mutex::default();
+}
+
+/// The watches of an export among those of the process.
+pub(in crate::localfs) struct Witness {
+    /// `None` where the kernel does not tell of all changes.
+    watches: Option<Arc<Watches>>,
+    /// Number of the export.
+    export: u64,
+    in_flight: Arc<InFlight>,
+}
+
+impl Witness {
+    /// One of an export on this file system, with `sees` if all of its changes are made through this kernel.
+    pub(in crate::localfs) fn new(sees: bool, in_flight: Arc<InFlight>) -> Self {
+        Self::among(sees.then(Watches::of_this_process), in_flight)
+    }
+
+    fn among(watches: Option<Arc<Watches>>, in_flight: Arc<InFlight>) -> Self {
+        let next = |watches: &Arc<Watches>| watches.exports.fetch_add(1, Relaxed);
+        Self {
+            export: watches.as_ref().map_or(0, next),
+            watches,
+            in_flight,
+        }
+    }
+
+    /// Opens the window of a change of names by a client, which has the turn in this directory. Begins to watch it if needed.
+    pub(super) fn begin(&self, dir: DirectoryId, fd: BorrowedFd<'_>) -> Option<Window> {
+        let watches = self.watches.as_ref()?;
+        let mut state = watches.state();
+        let is_new = state.watch(dir, (self.export, &self.in_flight), fd);
+        watches.any.store(!state.by_watch.is_empty(), Relaxed);
+        let is_new = is_new?;
+        let (id, watched) = state.live(dir)?;
+        if watched.window.is_some() {
+            return None;
+        }
+        watched.window = Some(SmallVec::new());
+        Some(Window {
+            id,
+            is_new,
+            sequence: watched.sequence,
+            watches: Arc::clone(watches),
+        })
+    }
+
+    /// Returns what is known of a directory with these attributes, without a call of the kernel.
+    pub(super) fn known(&self, dir: DirectoryId, attributes: &Attributes) -> Known {
+        let Some(watches) = &self.watches else {
+            return Known::Unwatched;
+        };
+        if !watches.any.load(Relaxed) {
+            return Known::Unwatched;
+        }
+        let state = watches.state();
+        let watched = (state.ids.get(&dir)).and_then(|id| state.directories.peek(*id));
+        match watched {
+            Some(watched) if watched.watch.is_some() => {
+                let told = watched.told.filter(|told| {
+                    told.is_kept
+                        && told.sequence == watched.sequence
+                        && told.facts == Facts::of(attributes)
+                });
+                told.map_or(Known::Watched, |told| Known::Kept(told.value))
+            }
+            Some(_) | None => Known::Unwatched,
+        }
+    }
+
+    /// Returns the state of a directory before a look at it; `None` if it is not watched.
+    pub(super) fn before_look(&self, dir: DirectoryId) -> Option<BeforeLook> {
+        let mut state = self.watches.as_ref()?.state();
+        state.read_events();
+        let (id, watched) = state.live(dir)?;
+        let sequence = watched.sequence;
+        Some(BeforeLook { id, sequence })
+    }
+
+    /// Returns the value of the state that was looked at since: the one that it has, or the one that is made of a number that is larger for each
+    /// later state. `None` if the directory changed meanwhile. With `is_over` no later change has this ctime.
+    pub(super) fn after_look(
+        &self,
+        before: BeforeLook,
+        attributes: &Attributes,
+        is_over: bool,
+        value_of: impl FnOnce(u64) -> u64,
+    ) -> Option<u64> {
+        let mut state = self.watches.as_ref()?.state();
+        state.read_events();
+        let watched = state.directories.get(before.id)?;
+        let is_same = watched.watch.is_some() && watched.sequence == before.sequence;
+        is_same.then(|| watched.tell(attributes, is_over, value_of))
+    }
+
+    /// Reads events, so that changes that were late are seen though nobody looks.
+    pub(super) fn end_round(&self) {
+        if let Some(watches) = &self.watches
+            && watches.any.load(Relaxed)
+        {
+            let mut state = watches.state();
+            state.read_events();
+            watches.any.store(!state.by_watch.is_empty(), Relaxed);
+        }
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        if let Some(watches) = &self.watches {
+            watches.state().end_of_export(self.export);
+        }
+    }
+}
+
+/// What is known of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    Unwatched,
+    /// It is watched, and the queue has to be read.
+    Watched,
+    /// It has this value.
+    Kept(u64),
+}
+
+/// State of a directory before a look.
+#[derive(Clone, Copy)]
+pub(super) struct BeforeLook {
+    id: u64,
+    sequence: u64,
+}
+
+/// Attributes that another change than that of a name has others of, or that tell states apart. The time of access is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Facts {
+    ctime: Time,
+    mtime: Time,
+    mode: u32,
+    owner: (u32, u32),
+    links: u32,
+    size: u64,
+}
+
+impl Facts {
+    fn of(attributes: &Attributes) -> Self {
+        Self {
+            ctime: attributes.ctime,
+            mtime: attributes.mtime,
+            mode: attributes.mode,
+            owner: (attributes.uid, attributes.gid),
+            links: attributes.links,
+            size: attributes.size,
+        }
+    }
+}
+
+/// The value of a state.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    sequence: u64,
+    facts: Facts,
+    value: u64,
+    /// Whether no later change can have its ctime.
+    is_kept: bool,
+}
+
+/// A directory that is watched, or rests.
+struct Watched {
+    dir: DirectoryId,
+    export: u64,
+    in_flight: Arc<InFlight>,
+    /// `None` while it rests.
+    watch: Option<i32>,
+    /// End of its rest.
+    rests_until: Instant,
+    /// Raised by each event.
+    sequence: u64,
+    /// Events since a client last changed it alone.
+    foreign: u32,
+    /// Events in the window that is open.
+    window: Option<SmallVec<[Kind; 2]>>,
+    told: Option<Told>,
+}
+
+impl Watched {
+    /// Returns a number that each change raises, of a client or another one, and no other state was told with.
+    fn number(&self) -> u64 {
+        let began = self.in_flight.so_far(self.dir.ino, true).began();
+        began.wrapping_add(self.in_flight.seen(self.dir.ino))
+    }
+
+    fn raise(&mut self) {
+        self.sequence += 1;
+        self.in_flight.raise_seen(self.dir.ino);
+    }
+
+    fn note(&mut self, kind: Kind) {
+        self.raise();
+        self.foreign = self.foreign.saturating_add(1);
+        if let Some(window) = &mut self.window
+            // More than any change by a client has.
+            && window.len() <= 2
+        {
+            window.push(kind);
+        }
+    }
+
+    /// Returns the value of the state with the sequence number, and keeps it for further looks.
+    fn tell(
+        &mut self,
+        attributes: &Attributes,
+        is_over: bool,
+        value_of: impl FnOnce(u64) -> u64,
+    ) -> u64 {
+        let facts = Facts::of(attributes);
+        let known = self.told.filter(|told| told.sequence == self.sequence);
+        let value = match known {
+            Some(told) if told.facts == facts => told.value,
+            known => {
+                // A change without an event, which the ctime does not tell apart either.
+                if known.is_some_and(|told| told.facts.ctime == facts.ctime) {
+                    self.raise();
+                }
+                value_of(self.number())
+            }
+        };
+        self.told = Some(Told {
+            sequence: self.sequence,
+            facts,
+            value,
+            is_kept: is_over,
+        });
+        value
+    }
+}
+
+/// Watches of all exports.
+struct Watches {
+    state: Mutex<State>,
+    /// Whether any directory is watched.
+    any: AtomicBool,
+    /// Exports so far.
+    exports: AtomicU64,
+}
+
+impl Watches {
+    fn of_this_process() -> Arc<Self> {
+        fn get_or_make(known: &Mutex<Weak<Watches>>) -> Arc<Watches> {
+            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.upgrade().unwrap_or_else(|| {
+                let made = Arc::new(Watches::new(Inotify::open));
+                *known = Arc::downgrade(&made);
+                made
+            })
+        }
+        #[cfg(not(test))]
+        return get_or_make(&OF_THIS_PROCESS);
+        #[cfg(test)]
+        OF_THIS_PROCESS.with(get_or_make)
+    }
+
+    fn new(open: impl Fn() -> Result<Box<dyn Source>, Errno> + Send + 'static) -> Self {
+        Self {
+            state: Mutex::new(State {
+                open: Box::new(open),
+                source: None,
+                opened_again: None,
+                buffer: Box::default(),
+                directories: Lru::new(MAX_WATCHES),
+                ids: HashMap::new(),
+                by_watch: HashMap::new(),
+                next_id: 0,
+                noisy: Vec::new(),
+                is_reported: false,
+            }),
+            any: AtomicBool::new(false),
+            exports: AtomicU64::new(0),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct State {
+    open: Box<dyn Fn() -> Result<Box<dyn Source>, Errno> + Send>,
+    source: Option<Box<dyn Source>>,
+    /// Time at which opening the source may be tried again.
+    opened_again: Option<Instant>,
+    buffer: Box<[u8]>,
+    /// By their numbers.
+    directories: Lru<Watched>,
+    ids: HashMap<DirectoryId, u64>,
+    by_watch: HashMap<i32, u64>,
+    next_id: u64,
+    /// Directories that changed too often, whose watches are to end.
+    noisy: Vec<u64>,
+    /// Whether it was logged that the kernel refuses.
+    is_reported: bool,
+}
+
+impl State {
+    /// Watches a directory, unless it is watched or rests. Returns whether the watch is new; `None` if there is none.
+    fn watch(
+        &mut self,
+        dir: DirectoryId,
+        (export, in_flight): (u64, &Arc<InFlight>),
+        fd: BorrowedFd<'_>,
+    ) -> Option<bool> {
+        let known = self.ids.get(&dir).copied();
+        if let Some(watched) = known.and_then(|id| self.directories.get(id)) {
+            if watched.watch.is_some() {
+                return Some(false);
+            }
+            if Instant::now() < watched.rests_until {
+                return None;
+            }
+        }
+        let watch = self.open_source()?.watch(fd);
+        if let Some(id) = known {
+            self.forget(id);
+        }
+        if let Err(errno) = watch {
+            self.report(errno);
+        }
+        let watch = watch.ok();
+        // Another number for the same directory: one of them is wrong.
+        if let Some(other) = watch.and_then(|watch| self.by_watch.get(&watch).copied()) {
+            self.forget(other);
+            return None;
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        let gone = self.directories.insert(
+            id,
+            Watched {
+                dir,
+                export,
+                in_flight: Arc::clone(in_flight),
+                watch,
+                rests_until: Instant::now() + REST,
+                sequence: 0,
+                foreign: 0,
+                window: None,
+                told: None,
+            },
+        );
+        self.ids.insert(dir, id);
+        if let Some(gone) = gone {
+            self.unwatch(&gone);
+        }
+        self.by_watch.insert(watch?, id);
+        Some(true)
+    }
+
+    fn open_source(&mut self) -> Option<&mut Box<dyn Source>> {
+        if self.source.is_none() {
+            let now = Instant::now();
+            if self.opened_again.is_some_and(|again| now < again) {
+                return None;
+            }
+            match (self.open)() {
+                Ok(source) => {
+                    self.source = Some(source);
+                    self.buffer = vec![0; EVENTS_BUFFER].into();
+                }
+                Err(errno) => {
+                    self.opened_again = Some(now + REST);
+                    self.report(errno);
+                }
+            }
+        }
+        self.source.as_mut()
+    }
+
+    fn report(&mut self, errno: Errno) {
+        if !self.is_reported {
+            self.is_reported = true;
+            tracing::info!(
+                error = %std::io::Error::from(errno),
+                "cannot watch directories for changes by local programs (inotify): clients look names up again after each change"
+            );
+        }
+    }
+
+    /// Returns a directory that is watched.
+    fn live(&mut self, dir: DirectoryId) -> Option<(u64, &mut Watched)> {
+        let id = *self.ids.get(&dir)?;
+        let watched = self.directories.get(id)?;
+        watched.watch.is_some().then_some((id, watched))
+    }
+
+    /// Reads all events that are queued.
+    fn read_events(&mut self) {
+        let Some(mut source) = self.source.take() else {
+            return;
+        };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let complete = (0..MAX_READINGS).any(|_| match source.read(&mut buffer) {
+            Ok(len) => {
+                let events = &buffer[..len.min(EVENTS_BUFFER)];
+                if !self.note_all(events) {
+                    self.note_lost();
+                }
+                buffer.len() - events.len() >= MAX_EVENT
+            }
+            Err(Errno::AGAIN) => true,
+            Err(_) => {
+                self.note_lost();
+                true
+            }
+        });
+        self.buffer = buffer;
+        self.source = Some(source);
+        if !complete {
+            self.note_lost();
+        }
+        for id in std::mem::take(&mut self.noisy) {
+            self.rest(id);
+        }
+    }
+
+    /// Notes events as the kernel wrote them; returns whether they were understood.
+    fn note_all(&mut self, mut events: &[u8]) -> bool {
+        while !events.is_empty() {
+            let Some((event, rest)) = events.split_first_chunk::<EVENT>() else {
+                return false;
+            };
+            let word = |at: usize| [0, 1, 2, 3].map(|byte| event[at + byte]);
+            let len = usize::try_from(u32::from_ne_bytes(word(12))).unwrap_or(usize::MAX);
+            let Some((name, rest)) = rest.split_at_checked(len) else {
+                return false;
+            };
+            let what = ReadFlags::from_bits_retain(u32::from_ne_bytes(word(4)));
+            self.note(i32::from_ne_bytes(word(0)), what, !name.is_empty());
+            events = rest;
+        }
+        true
+    }
+
+    fn note(&mut self, watch: i32, events: ReadFlags, has_name: bool) {
+        if events.contains(ReadFlags::QUEUE_OVERFLOW) {
+            self.note_lost();
+            return;
+        }
+        // Events of a watch that has ended may follow it.
+        let Some(&id) = self.by_watch.get(&watch) else {
+            return;
+        };
+        if events.contains(ReadFlags::IGNORED) {
+            self.forget(id);
+            return;
+        }
+        // Attributes of a file in the directory.
+        if events.contains(ReadFlags::ATTRIB) && has_name {
+            return;
+        }
+        if let Some(watched) = self.directories.get(id) {
+            watched.note(Kind::of(events));
+            if watched.foreign > MAX_FOREIGN {
+                self.noisy.push(id);
+            }
+        }
+    }
+
+    /// Events were lost, so that every directory counts as changed.
+    fn note_lost(&mut self) {
+        for &id in self.by_watch.values() {
+            if let Some(watched) = self.directories.get(id) {
+                watched.note(Kind::Other);
+            }
+        }
+    }
+
+    /// Ends the watch of a directory for some time.
+    fn rest(&mut self, id: u64) {
+        let Some(watched) = self.directories.get(id) else {
+            return;
+        };
+        let Some(watch) = watched.watch.take() else {
+            return;
+        };
+        watched.rests_until = Instant::now() + REST;
+        watched.told = None;
+        // What is told of it from now on is told apart from what was told.
+        watched.raise();
+        self.by_watch.remove(&watch);
+        if let Some(source) = &mut self.source {
+            source.unwatch(watch);
+        }
+    }
+
+    fn forget(&mut self, id: u64) {
+        if let Some(gone) = self.directories.remove(id) {
+            self.unwatch(&gone);
+        }
+    }
+
+    /// Ends the watch of a directory that is no longer among these.
+    fn unwatch(&mut self, gone: &Watched) {
+        self.ids.remove(&gone.dir);
+        if let Some(watch) = gone.watch {
+            gone.in_flight.raise_seen(gone.dir.ino);
+            self.by_watch.remove(&watch);
+            if let Some(source) = &mut self.source {
+                source.unwatch(watch);
+            }
+        }
+    }
+
+    fn end_of_export(&mut self, export: u64) {
+        let is_of_it = |id: &u64| {
+            let watched = self.directories.peek(*id);
+            watched.is_some_and(|watched| watched.export == export)
+        };
+        let all: Vec<u64> = self.directories.keys().filter(is_of_it).collect();
+        for id in all {
+            self.forget(id);
+        }
+    }
+}
+
+/// A change of names by a client that is in flight.
+pub(in crate::localfs) struct Window {
+    watches: Arc<Watches>,
+    id: u64,
+    /// Whether the watch began with it.
+    is_new: bool,
+    /// Sequence number of the state before the change.
+    sequence: u64,
+}
+
+impl Window {
+    /// Whether the watch of the directory began with it.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Ends the watch.
+    pub(super) fn rest(self) {
+        self.watches.state().rest(self.id);
+    }
+
+    /// Returns the value of the state before the change, valid if nobody else changes the directory in the window: the one that it has, or
+    /// the one that is made of its number. `None` if somebody did already.
+    pub(super) fn before(
+        &self,
+        attributes: &Attributes,
+        value_of: impl FnOnce(u64) -> u64,
+    ) -> Option<u64> {
+        let mut state = self.watches.state();
+        let watched = state.directories.get(self.id)?;
+        let is_same = watched.watch.is_some() && watched.sequence == self.sequence;
+        is_same.then(|| watched.tell(attributes, false, value_of))
+    }
+
+    /// Reads the events, and returns whether they are exactly those of the `own` change, and it is `certain`, which is asked afterwards.
+    pub(super) fn end(self, own: &[Kind], certain: impl FnOnce() -> bool) -> bool {
+        let mut state = self.watches.state();
+        let is_alone = state.end(self.id, own, certain).is_some();
+        drop(state);
+        is_alone
+    }
+
+    /// As [`end`](Self::end), and returns the value of the state after the change, which has these attributes.
+    pub(super) fn end_telling(
+        self,
+        own: &[Kind],
+        certain: impl FnOnce() -> bool,
+        attributes: &Attributes,
+        value_of: impl FnOnce(u64) -> u64,
+    ) -> Option<u64> {
+        let mut state = self.watches.state();
+        let watched = state.end(self.id, own, certain);
+        let value = watched.map(|watched| watched.tell(attributes, false, value_of));
+        drop(state);
+        value
+    }
+}
+
+impl State {
+    fn end(
+        &mut self,
+        id: u64,
+        own: &[Kind],
+        certain: impl FnOnce() -> bool,
+    ) -> Option<&mut Watched> {
+        self.read_events();
+        let watched = self.directories.get(id)?;
+        let is_own = watched.window.as_deref() == Some(own) && watched.watch.is_some();
+        if !is_own {
+            return None;
+        }
+        if !certain() {
+            watched.note(Kind::Other);
+            return None;
+        }
+        watched.foreign = 0;
+        Some(watched)
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        if let Some(watched) = self.watches.state().directories.get(self.id) {
+            watched.window = None;
+        }
+    }
+}
+
+#[cfg(test)]
+pub(in crate::localfs) mod tests;
