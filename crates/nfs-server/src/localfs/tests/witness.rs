@@ -143,8 +143,11 @@ enum At {
     After,
 }
 
+/// A change by a local program, below the path of the export.
+type Local<'a> = &'a dyn Fn(&Path);
+
 /// Makes a directory as clients do.
-fn make_while(export: &Export, of: &str, at: At, local: &dyn Fn(&Path)) -> Wcc {
+fn make_while(export: &Export, of: &str, at: At, local: Local<'_>) -> Wcc {
     let layers = &export.fs().layers;
     let root = export.fs().root();
     let done = change_directory(layers, root, Pace::Patient, |node, _, mut turn| {
@@ -169,7 +172,7 @@ fn change_of_a_local_program_amid_one_of_a_client_is_told() {
     for times in BOTH {
         let export = export_with(times);
         export.write("victim", "");
-        let changes: [(&str, &dyn Fn(&Path)); 5] = [
+        let changes: [(&str, Local<'_>); 5] = [
             ("create", &|dir| fs::write(dir.join("new"), b"").unwrap()),
             ("rename", &|dir| {
                 fs::rename(dir.join("new"), dir.join("newer")).unwrap();
@@ -197,7 +200,7 @@ fn change_of_a_local_program_amid_one_of_a_client_is_told() {
             fs::remove_file(export.path.join("link")).unwrap();
             let next = make_while(&export, &format!("{at:?}"), At::Never, &|_| {});
             // The kernel told of the removal, and nobody had read it.
-            assert_eq!(next.atomic, false, "{times:?}");
+            assert!(!next.atomic, "{times:?}");
         }
     }
 }
@@ -383,6 +386,38 @@ fn rename_whose_file_is_replaced_is_not_taken_for_the_only_one() {
     }
 }
 
+/// The event of a rename by a local program is in the queue, and the one of the client's rename to the same name is dropped.
+#[test]
+fn rename_from_a_directory_that_is_not_seen_is_not_told_by_the_events_of_the_other() {
+    let export = export_with(Times::Coarse);
+    fs::create_dir(export.path.join("d")).unwrap();
+    let (root, d) = (export.fs().root(), export.find("d").unwrap());
+    let layers = &export.fs().layers;
+    let node = layers.handles.node(d, Pace::Patient).unwrap();
+    let who = Identity::root();
+    // Within a tick, but for a few.
+    for n in 0..20 {
+        for file in ["d/x", "local"] {
+            export.write(file, "");
+        }
+        let told = make(&export, root, &n.to_string(), file(0o600));
+        let told = told.wcc.after.unwrap().change;
+        let elsewhere = export.outside.join("local");
+        fs::rename(export.path.join("local"), &elsewhere).unwrap();
+        assert_ne!(export.stat(root).unwrap().change, told);
+        let told = export.stat(root).unwrap().change;
+        // Another change has its window in the directory.
+        let changing = layers.turns.begin(node.ino, true);
+        let _window = layers.files.begin_names(&node, changing, Pace::Patient);
+        fs::rename(elsewhere, export.path.join("to")).unwrap();
+        let renamed = export.fs().rename(&who, (d, name("x")), (root, name("to")));
+        let to = renamed.wait().to;
+        assert!(!to.atomic);
+        assert_ne!(to.before.unwrap().change, told);
+        assert_ne!(to.after.unwrap().change, told);
+    }
+}
+
 /// A directory in the names of which a program works all the time is seen as changed by others, or is as it was.
 #[test]
 fn changes_at_the_same_time_are_told_apart() {
@@ -397,7 +432,7 @@ fn changes_at_the_same_time_are_told_apart() {
                     fs::write(export.path.join("local"), b"").unwrap();
                     fs::remove_file(export.path.join("local")).unwrap();
                     changes += 2;
-                    if changes % 64 == 0 {
+                    if changes.is_multiple_of(64) {
                         std::thread::yield_now();
                     }
                 }

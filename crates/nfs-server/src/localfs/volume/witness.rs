@@ -44,11 +44,12 @@ use super::in_flight::InFlight;
 use crate::fs::{Attributes, Time};
 use crate::localfs::lru::Lru;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::AtFlags;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::ffi::CStr;
 #[cfg(not(test))]
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -76,11 +77,21 @@ const EVENT: usize = 16;
 /// Bytes of the longest event. The kernel fills a buffer as long as the next one fits.
 const MAX_EVENT: usize = EVENT + 256;
 
-/// Length of a name that no file system has: those of ZFS have up to 1023 bytes. A path may have 4095.
-const TOO_LONG: usize = 2048;
+/// Bytes of a name that no file system has: those of ZFS have up to 1023. A path may have 4095.
+const TOO_LONG: usize = 1280;
 
 /// A name of that length.
-static NO_NAME: [u8; TOO_LONG] = [b'-'; TOO_LONG];
+const NO_NAME: &CStr = {
+    static BYTES: [u8; TOO_LONG + 1] = {
+        let mut bytes = [b'-'; TOO_LONG + 1];
+        bytes[TOO_LONG] = 0;
+        bytes
+    };
+    match CStr::from_bytes_with_nul(&BYTES) {
+        Ok(name) => name,
+        Err(_) => panic!("the last byte alone is zero"),
+    }
+};
 
 /// Changes of names, and of the attributes of the directory itself. The same for its children comes with it, and has a name.
 const WATCHED: WatchFlags = WatchFlags::CREATE
@@ -128,7 +139,7 @@ impl Kind {
 ///
 /// A name that is not cached is looked up under the lock, and every file system refuses one of that length there (ENAMETOOLONG).
 pub(super) fn passes_barrier(dir: BorrowedFd<'_>) -> bool {
-    barrier_answer(rustix::fs::statat(dir, &NO_NAME[..], AtFlags::SYMLINK_NOFOLLOW).map(drop))
+    barrier_answer(rustix::fs::statat(dir, NO_NAME, AtFlags::SYMLINK_NOFOLLOW).map(drop))
 }
 
 fn barrier_answer(answer: Result<(), Errno>) -> bool {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::fs::FileKind;
 use rustix::fd::AsFd;
+use rustix::fs::CWD;
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::path::Path;
@@ -30,7 +31,7 @@ impl Model {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells all who watch the directory.
