@@ -143,7 +143,7 @@ impl Opening {
         let in_flight = InFlight::of(device);
         let sees = kind.tells_of_changes() && !by.path();
         let witness = Witness::new(sees, Arc::clone(&in_flight));
-        let changes = ChangeValues::probe(root.as_fd(), !kind.is_local(), in_flight, witness);
+        let changes = ChangeValues::probe(root.as_fd(), kind, in_flight, witness);
         let volume = Volume::new(VolumeFacts {
             path,
             proc,

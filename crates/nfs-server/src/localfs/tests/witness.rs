@@ -6,6 +6,7 @@ use crate::localfs::operations::entries::change_directory;
 use crate::localfs::volume::change_values::ChangeValues;
 use crate::localfs::volume::change_values::names::{Claim, Own};
 use crate::localfs::volume::in_flight::InFlight;
+use crate::localfs::volume::kind::FsKind;
 use crate::localfs::volume::witness::{Kind, Witness};
 
 /// Kinds of ctimes of a kernel.
@@ -304,7 +305,7 @@ fn nothing_is_claimed_where_the_kernel_does_not_tell_of_all_changes() {
             opening.volume.changes = match times {
                 Times::Probed => {
                     let root = opening.root.node.path.as_fd();
-                    ChangeValues::probe(root, false, in_flight, witness)
+                    ChangeValues::probe(root, FsKind::Disk, in_flight, witness)
                 }
                 Times::Coarse => ChangeValues::coarsely(in_flight).seen_by(witness),
             };

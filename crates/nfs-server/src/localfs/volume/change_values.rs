@@ -6,6 +6,9 @@
 //! **Fine times** (multigrain, Linux 6.13): the kernel gives a change another ctime than the state that was last looked at. The
 //! value is the ctime in nanoseconds, and nothing is added.
 //!
+//! In memory only those of files are fine: tmpfs gives the directory of a name that is removed or linked the ctime that the file gets (Linux
+//! 6.18), which may be the one that it has.
+//!
 //! **Coarse times**: all changes within a tick of the kernel's clock, or within a second on some file systems, have one ctime *c*.
 //! With *t* as the longer of the two:
 //!
@@ -35,6 +38,7 @@ use super::in_flight::{Changing, InFlight};
 use super::witness::{DirectoryId, Known, Witness};
 use crate::fs::{Attributes, ChangeKind, Time};
 use crate::localfs::sys::{self, OnDevice, Stat};
+use crate::localfs::volume::kind::FsKind;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -114,16 +118,18 @@ struct Steps {
 pub(in crate::localfs) struct ChangeValues {
     /// `None` with fine times.
     coarse: Option<Coarse>,
+    /// Whether the times of files are fine, and those of directories are not.
+    fine_files: bool,
     in_flight: Arc<InFlight>,
     /// Changes of directories by local programs.
     witness: Witness,
 }
 
 impl ChangeValues {
-    /// Probes the file system of this directory, unless it is `unknown` whether it has the clock of this machine.
+    /// Probes the file system of this directory, which is of some kind.
     pub(in crate::localfs) fn probe(
         root: BorrowedFd<'_>,
-        unknown: bool,
+        kind: FsKind,
         in_flight: Arc<InFlight>,
         witness: Witness,
     ) -> Self {
@@ -131,21 +137,28 @@ impl ChangeValues {
             grain: SECOND,
             tick: SECOND,
         };
-        let steps = match unknown {
-            true => Some(worst),
-            false => match ctimes(root) {
-                Ok(ctimes) => steps_of(&ctimes, clock_tick()),
-                Err(_) => Some(worst),
-            },
+        let tick = clock_tick();
+        let ticks = Steps { grain: 1, tick };
+        // Whether another one has the clock of this machine is unknown.
+        let found = match kind.is_local() {
+            true => ctimes(root).ok().map(|ctimes| steps_of(&ctimes, tick)),
+            false => None,
+        };
+        let fine_files = kind.is_memory() && found == Some(None);
+        let steps = match found {
+            Some(None) if fine_files => Some(ticks),
+            Some(steps) => steps,
+            None => Some(worst),
         };
         Self {
+            fine_files,
             coarse: steps.map(|steps| Coarse::new(steps, Box::new(clock))),
             in_flight,
             witness,
         }
     }
 
-    /// Returns the relation of the values of a file to each other.
+    /// Returns the relation of the values of a file or directory to each other.
     pub(in crate::localfs) fn kind(&self) -> ChangeKind {
         match self.coarse {
             None => ChangeKind::TimeMetadata,
@@ -172,6 +185,9 @@ impl ChangeValues {
         let mut seen = look()?;
         let found = *seen.attributes();
         let dir = directory_of(&mut seen);
+        if self.fine_files && dir.is_none() {
+            return Ok(seen);
+        }
         let known = self.known(dir, &found);
         let value = match (coarse.settled(found.ctime, now), known) {
             (Some(_), Known::Kept(value)) | (Some(value), Known::Unwatched) => value,
@@ -252,6 +268,9 @@ impl ChangeValues {
         let now = coarse.now();
         let mut seen = look()?;
         let dir = directory_of(&mut seen);
+        if self.fine_files && dir.is_none() {
+            return Ok(seen);
+        }
         if self.known(dir, seen.attributes()) != Known::Unwatched {
             return self.of_watched(coarse, dir, look);
         }
@@ -290,6 +309,7 @@ impl ChangeValues {
         };
         Self {
             coarse: Some(Coarse::new(steps, Box::new(clock))),
+            fine_files: false,
             witness: Witness::new(true, Arc::clone(&in_flight)),
             in_flight,
         }

@@ -302,7 +302,7 @@ impl Drop for Witness {
     }
 }
 
-/// What is known of a directory.
+/// Knowledge of a directory without a call of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     Unwatched,
@@ -799,4 +799,7 @@ impl Drop for Window {
 }
 
 #[cfg(test)]
-pub(in crate::localfs) mod tests;
+pub(in crate::localfs) use tests::Model;
+
+#[cfg(test)]
+mod tests;

@@ -4,8 +4,7 @@ use super::names::{Claim, Own};
 use super::*;
 use crate::fs::FileKind;
 use crate::localfs::sys::Pace;
-use crate::localfs::volume::witness::Kind;
-use crate::localfs::volume::witness::tests::Model;
+use crate::localfs::volume::witness::{Kind, Model};
 use proptest::prelude::*;
 use rustix::fs::CWD;
 use rustix::fs::inotify::ReadFlags;
@@ -245,6 +244,7 @@ fn started(steps: Steps, clocks: &Arc<Clocks>, events: &Model) -> ChangeValues {
     let in_flight = Arc::default();
     ChangeValues {
         coarse: Some(Coarse::new(steps, Box::new(move || clocks.read()))),
+        fine_files: false,
         witness: events.witness(&in_flight),
         in_flight,
     }
@@ -589,12 +589,37 @@ fn probe_tells_fine_times_from_coarse_ones() {
 #[test]
 fn file_system_that_cannot_be_probed_is_taken_for_the_coarsest() {
     let proc = std::fs::File::open("/proc/self").unwrap();
-    for unknown in [false, true] {
+    for kind in [FsKind::Disk, FsKind::Memory, FsKind::Other] {
         let in_flight = Arc::default();
         let witness = Witness::new(false, Arc::clone(&in_flight));
-        let values = ChangeValues::probe(proc.as_fd(), unknown, in_flight, witness);
+        let values = ChangeValues::probe(proc.as_fd(), kind, in_flight, witness);
         assert_eq!(values.kind(), ChangeKind::Undefined);
         let steps = values.coarse.map(|coarse| coarse.steps);
         assert_eq!(steps.map(|steps| steps.grain), Some(SECOND));
+    }
+}
+
+/// On tmpfs the ctime of a directory from which a name is removed may be the same.
+#[test]
+fn directories_in_memory_are_told_apart_where_only_files_have_fine_times() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let root = std::fs::File::open(dir.path()).unwrap();
+    let in_flight = Arc::default();
+    let witness = Witness::new(true, Arc::clone(&in_flight));
+    let values = ChangeValues::probe(root.as_fd(), FsKind::Memory, in_flight, witness);
+    assert_eq!(values.kind(), ChangeKind::Undefined);
+    let of = |fd: BorrowedFd<'_>| {
+        let seen = values.of(false, || sys::attributes_on_device(fd));
+        seen.unwrap().attributes
+    };
+    let mut told = std::collections::HashSet::new();
+    for n in 0..50 {
+        let path = dir.path().join(n.to_string());
+        let file = std::fs::File::create_new(&path).unwrap();
+        assert!(told.insert(of(root.as_fd()).change));
+        std::fs::remove_file(path).unwrap();
+        assert!(told.insert(of(root.as_fd()).change), "{n}");
+        let file = of(file.as_fd());
+        assert!(!values.fine_files || file.change == file.ctime.as_change());
     }
 }
