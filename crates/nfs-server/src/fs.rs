@@ -32,6 +32,7 @@ pub use xattr::{
 
 use crate::permission;
 use bytes::Bytes;
+use oncrpc::PeerGroup;
 use oncrpc::xdr;
 use oncrpc::xdr::Gather;
 use std::num::NonZeroU32;
@@ -134,8 +135,8 @@ pub enum CreateHow {
     Unchecked(SetAttributes),
     /// An existing file is an error.
     Guarded(SetAttributes),
-    /// An existing file is an error unless this very call, repeated, created it. The attributes are without size and times, which keep
-    /// the verifier.
+    /// An existing file is an error unless this very call, repeated, created it. The attributes are without times, which may keep the
+    /// verifier; a call that is repeated has the same ones.
     Exclusive([u8; 8], SetAttributes),
 }
 
@@ -406,13 +407,15 @@ pub trait FileSystem: Send + Sync {
         })
     }
 
-    /// Opens a file for a client that keeps it open, if the caller may use it in this way. By default the file ends with its last
+    /// Opens a file for a client that keeps it open, if the caller may use it in this way. `holder` is the address of the client:
+    /// where there is only so much for files that are kept open, it is divided by address. By default the file ends with its last
     /// name all the same, and its locks are those of the server alone.
     fn open(
         &self,
         who: &Identity,
         file: FileId,
         access: OpenAccess,
+        _holder: PeerGroup,
     ) -> Outcome<Result<Arc<dyn HeldFile>, Error>> {
         let mut wanted = Access::empty();
         if access.contains(OpenAccess::READ) {

@@ -101,6 +101,7 @@ use bytes::Bytes;
 #[cfg(test)]
 pub(crate) use id::IdentifiedBy;
 use layers::Layers;
+use oncrpc::PeerGroup;
 use oncrpc::xdr::Gather;
 pub use open::OpenError;
 use open::Opening;
@@ -156,6 +157,7 @@ impl LocalFs {
 
     /// One whose idle files nobody closes.
     fn of(layers: Layers) -> Self {
+        layers.handles.join_neighbours();
         Self {
             _sweeps: Arc::new(EndSweeper(Arc::clone(layers.files.sweeper()))),
             layers: Arc::new(layers),
@@ -292,11 +294,12 @@ impl FileSystem for LocalFs {
         who: &Identity,
         file: FileId,
         access: OpenAccess,
+        holder: PeerGroup,
     ) -> Outcome<Result<Arc<dyn HeldFile>, Error>> {
         let who = who.clone();
         let layers = Arc::downgrade(&self.layers);
         let opened = self.run(file, move |layers, pace| {
-            held::open(layers, &who, file, access, pace)
+            held::open(layers, &who, file, (access, holder), pace)
         });
         opened.map(|opened| opened.map(|opened| opened.held(layers)))
     }

@@ -19,6 +19,7 @@ use crate::fs::{
 use crate::permission::{self, EXECUTE, READ, WRITE};
 use bytes::Bytes;
 use directory::Names;
+use oncrpc::PeerGroup;
 use oncrpc::xdr::{Gather, gather_len};
 use std::num::NonZeroU32;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -303,6 +304,7 @@ impl FileSystem for MemFs {
         who: &Identity,
         file: FileId,
         access: OpenAccess,
+        _: PeerGroup,
     ) -> Outcome<Result<Arc<dyn HeldFile>, Error>> {
         let open = || {
             let file = self.number(file)?;

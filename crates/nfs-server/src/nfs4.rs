@@ -128,7 +128,7 @@ impl Nfs4 {
         self.inner.metrics.stats()
     }
 
-    /// Returns opens and owners of locks, of one client or of all: at most so many.
+    /// Returns opens and owners of locks, of one client or of all: at most so many. It may wait for a disk, which tells paths of files.
     pub fn held_states(&self, client: Option<ClientId>, max: usize) -> HeldStates {
         administration::held_states(&self.inner.exports, &self.inner.state, client, max)
     }

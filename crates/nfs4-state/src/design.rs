@@ -24,7 +24,9 @@
 //!   or may not have read that the slot was gone.
 //! - **An eighth of the slots is kept for those who come.** When it is touched, sessions with more than their part are asked for as many as
 //!   are lacking, some sessions at a time in turns: also those whose clients are idle, which would hear of a target only with
-//!   their next renewal. Addresses have equal parts, and the sessions of each: many sessions of one are no larger part.
+//!   their next renewal. Addresses have equal parts, and the sessions of each: many sessions of one are no larger part. What a client
+//!   was asked for counts as free for a lease or two. After that it is not expected any more, and others are asked: a client that
+//!   gives nothing back has what it was granted, and no more of the eighth than its part.
 //! - **A retry of a request that is being executed** is reported to the caller, not answered: `NFS4ERR_DELAY` to SEQUENCE makes
 //!   Linux wait for 15 s, and a retry comes on a new connection, as the old one is dead, so that the caller can answer it
 //!   there when the request is done.

@@ -2,8 +2,8 @@
 //!
 //! Memory at these limits, without the replies in caches: about 1000 bytes for a client id with its session, 100 for a slot, 600 for
 //! an open of a file of its own, 700 for an owner of locks in one with its first lock, 40 for a further lock, 64 for a waiter, and the
-//! name of each owner once. The replies in the caches take [`Limits::slots`] times the largest cached reply that the caller grants, at
-//! most.
+//! name of each owner once. The replies in the caches take [`Limits::slots`], and [`MIN_SLOTS`] of each session, times the largest cached
+//! reply that the caller grants, at most.
 
 use std::time::Duration;
 

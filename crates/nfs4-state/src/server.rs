@@ -247,7 +247,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         Self {
             config,
             clients: Clients::new(clients),
-            sessions: Sessions::new(sessions, slots, config.fore, config.back),
+            sessions: Sessions::new((sessions, slots), config.lease, config.fore, config.back),
             states: States::new(config.limits),
             leases: Leases::default(),
             grace: Grace::new(now, config.grace, recorded),
@@ -366,6 +366,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
             callbacks: args.flags.contains(CreateSessionFlags::CONN_BACK_CHAN) && call.can_call,
             address: client.address,
         };
+        self.sessions.handle_time(now);
         let session = (self.sessions).create(random, args.client, &wishes, call.connection);
         let reply = session.map(|session| CreateSessionOk {
             session: session.id(),
@@ -423,6 +424,7 @@ impl<P: Clone + Eq, F: Clone + Eq + Hash> Server<P, F> {
         let id = session.client;
         let client = self.clients.usable(id).expect("a session has a client");
         let must_be_bound = client.protection.is_some();
+        self.sessions.handle_time(now);
         let place = (self.sessions).place(args, call.connection, call.digest, must_be_bound)?;
         if matches!(place, Place::InProgress) {
             return Ok(Sequenced::InProgress);

@@ -16,6 +16,7 @@ use nfs_proto::v4::{ClientId, SequenceId, SessionId, SlotId, Status};
 use slab::Slab;
 use slots::{Slots, Step};
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 /// Sessions that are looked at for slots that others lack, with each SEQUENCE and each new session.
 const SESSIONS_AT_ONCE: usize = 16;
@@ -176,6 +177,10 @@ pub(crate) struct Sessions {
     next_look: usize,
     /// Places of sessions that were looked at since the last one that had too many slots.
     looked_at: usize,
+    /// Length of a period, in which clients can be expected to give slots back.
+    period: Duration,
+    /// When the current one ends.
+    period_ends: Option<Instant>,
     max: usize,
     fore: ChannelLimits,
     back: ChannelLimits,
@@ -184,7 +189,13 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn new(max: usize, slots: u32, fore: ChannelLimits, back: ChannelLimits) -> Self {
+    /// None yet, of at most `max` with so many slots. Clients renew their leases, and so hear of what they are asked for, within `lease`.
+    pub(crate) fn new(
+        (max, slots): (usize, u32),
+        lease: Duration,
+        fore: ChannelLimits,
+        back: ChannelLimits,
+    ) -> Self {
         Self {
             sessions: Slab::new(),
             of_client: HashMap::new(),
@@ -193,6 +204,8 @@ impl Sessions {
             recalls: Vec::new(),
             next_look: 0,
             looked_at: 0,
+            period: lease,
+            period_ends: None,
             max,
             fore,
             back,
@@ -401,6 +414,18 @@ impl Sessions {
             Step::Uncached => Place::Uncached,
             Step::InProgress => Place::InProgress,
         })
+    }
+
+    /// Notes the time: whoever was asked for slots and has not given them back after a while is not counted on any more, and others are
+    /// asked.
+    pub(crate) fn handle_time(&mut self, now: Instant) {
+        if self.period_ends.is_some_and(|ends| now < ends) {
+            return;
+        }
+        self.period_ends = Some(now + self.period);
+        if self.budget.next_period() {
+            self.looked_at = 0;
+        }
     }
 
     /// Looks for sessions with more slots than their part, if slots are lacking: at some at a time, in turns. None is asked twice for

@@ -82,6 +82,17 @@ impl Shares {
         self.held.values().all(|&other| other <= held)
     }
 
+    /// The addresses that hold something, in no order.
+    pub fn groups(&self) -> impl Iterator<Item = PeerGroup> {
+        self.held.keys().copied()
+    }
+
+    /// An address than which no other holds more; `None` if none holds anything.
+    pub fn heaviest(&self) -> Option<PeerGroup> {
+        let heaviest = self.held.iter().max_by_key(|&(_, &held)| held);
+        heaviest.map(|(&group, _)| group)
+    }
+
     /// Number of addresses that hold something.
     pub fn holders(&self) -> usize {
         self.held.len()
@@ -227,5 +238,20 @@ mod tests {
         assert!(shares.take(group(2), 20) && shares.take(group(2), 5));
         assert!(!shares.take(group(2), 1));
         assert!(shares.has_most(group(1)) && !shares.has_most(group(2)));
+    }
+
+    #[test]
+    fn addresses_that_hold_something_are_told_and_the_heaviest_of_them() {
+        let mut shares = Shares::new(100, Bound::Part(1));
+        assert_eq!((shares.heaviest(), shares.groups().count()), (None, 0));
+        for (last, amount) in [(1, 10), (2, 30), (3, 20)] {
+            assert!(shares.take(group(last), amount));
+        }
+        assert_eq!(shares.heaviest(), Some(group(2)));
+        shares.give_back(group(2), 30);
+        assert_eq!(shares.heaviest(), Some(group(3)));
+        let mut groups: Vec<_> = shares.groups().collect();
+        groups.sort_unstable();
+        assert_eq!(groups, [group(1), group(3)]);
     }
 }

@@ -106,7 +106,7 @@ async fn serve(listener: UnixListener, observed: Arc<dyn Tells>) {
         };
         let observed = Arc::clone(&observed);
         tokio::spawn(async move {
-            let answered = tokio::time::timeout(TIMEOUT, answer(stream, &*observed)).await;
+            let answered = tokio::time::timeout(TIMEOUT, answer(stream, observed)).await;
             let answered = answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
             if let Err(error) = answered {
                 tracing::debug!(%error, "a request to the control socket was not answered");
@@ -116,7 +116,7 @@ async fn serve(listener: UnixListener, observed: Arc<dyn Tells>) {
     }
 }
 
-async fn answer(mut stream: UnixStream, observed: &dyn Tells) -> io::Result<()> {
+async fn answer(mut stream: UnixStream, observed: Arc<dyn Tells>) -> io::Result<()> {
     let (read, mut write) = stream.split();
     let mut line = Vec::new();
     BufReader::new(read.take(MAX_REQUEST))
@@ -126,7 +126,12 @@ async fn answer(mut stream: UnixStream, observed: &dyn Tells) -> io::Result<()> 
         Ok(Request::Stats) => observed.stats(),
         Ok(Request::Clients) => observed.clients(),
         Ok(Request::Nfs4Clients) => observed.nfs4_clients(),
-        Ok(Request::Held { client }) => observed.held(client.as_deref()),
+        Ok(Request::Held { client }) => {
+            // The paths of files may have to be read from a disk.
+            let held = move || observed.held(client.as_deref());
+            let held = tokio::task::spawn_blocking(held);
+            held.await.map_err(io::Error::other)?
+        }
         Ok(Request::State { action }) => observed.state(action.as_ref()),
         Err(error) => json::line(&serde_json::json!({ "error": error.to_string() })),
     }?;

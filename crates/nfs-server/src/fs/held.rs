@@ -59,7 +59,8 @@ pub trait HeldFile: Send + Sync {
     /// locks through other opens, with other access: so it is open for reading and writing where the server can have that.
     fn open_for_locks(&self) -> Outcome<Result<Arc<dyn LockFile>, Error>>;
 
-    /// Returns the path of the file on this machine, for an administrator, if it is known without waiting. It may be another one soon.
+    /// Returns the path of the file on this machine, for an administrator, if it can be found out. It may be another one soon. It may wait
+    /// for a disk.
     fn path(&self) -> Option<PathBuf> {
         None
     }

@@ -14,24 +14,29 @@ pub(in crate::localfs) mod kernel;
 mod locations;
 mod mounts;
 pub(in crate::localfs) mod names;
+mod neighbours;
 pub(in crate::localfs) mod table;
 mod trust;
 
 use super::id::{self, IdentifiedBy, TableId};
 use super::open_files::OpenFiles;
-use super::open_files::held::{self, Removal};
 use super::open_files::node::{Gone, Node, NodeFd};
 use super::sys::{Pace, Stat, Try};
 use super::volume::Volume;
+use super::volume::in_flight::FileSystemId;
 use crate::fs::FileId;
 use arc_swap::ArcSwapOption;
 use by_kernel_handle::ByKernelHandle;
 use by_location::ByLocation;
 use kernel::KernelHandles;
 use names::Named;
+use neighbours::{Neighbours, Removals};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use std::collections::HashSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use table::Table;
 
@@ -78,7 +83,7 @@ fn root_id(by: IdentifiedBy, stat: &Stat) -> FileId {
 /// The way in which files are found.
 #[expect(clippy::large_enum_variant, reason = "an export has one")]
 enum Finder {
-    Kernel(ByKernelHandle),
+    Kernel(Arc<ByKernelHandle>),
     Table(ByLocation),
 }
 
@@ -87,17 +92,24 @@ pub(super) struct FileHandles {
     volume: Arc<Volume>,
     files: Arc<OpenFiles>,
     finder: Finder,
+    neighbours: Arc<Neighbours>,
     /// See [`LocalFs::know_mounts`](super::LocalFs::know_mounts).
     known_mounts: ArcSwapOption<HashSet<u64>>,
 }
 
 impl FileHandles {
-    pub(super) fn new(volume: Arc<Volume>, files: Arc<OpenFiles>, resolver: Resolver) -> Self {
+    pub(super) fn new(
+        volume: Arc<Volume>,
+        files: Arc<OpenFiles>,
+        resolver: Resolver,
+        file_system: FileSystemId,
+    ) -> Self {
         let (of_volume, of_files) = (Arc::clone(&volume), Arc::clone(&files));
         Self {
             finder: match resolver {
                 Resolver::Kernel(handles) => {
-                    Finder::Kernel(ByKernelHandle::new(of_volume, of_files, handles))
+                    let finder = ByKernelHandle::new(of_volume, of_files, handles);
+                    Finder::Kernel(Arc::new(finder))
                 }
                 Resolver::Table(table) => {
                     Finder::Table(ByLocation::new(of_volume, of_files, table))
@@ -105,7 +117,15 @@ impl FileHandles {
             },
             volume,
             files,
+            neighbours: Neighbours::of(file_system),
             known_mounts: ArcSwapOption::empty(),
+        }
+    }
+
+    /// Takes part in removals through other exports of the file system from here on.
+    pub(super) fn join_neighbours(&self) {
+        if let Finder::Kernel(finder) = &self.finder {
+            self.neighbours.join(finder);
         }
     }
 
@@ -241,14 +261,19 @@ impl FileHandles {
         }
     }
 
-    /// Keeps a file open, if clients hold it, of which a name is to be removed.
-    pub(super) fn begin_removal(&self, fd: impl AsFd, stat: &Stat) -> Option<Removal<'_>> {
+    /// Keeps a file open, of which a name is to be removed, in each export of its file system in which clients hold it.
+    pub(super) fn begin_removal(&self, fd: impl AsFd) -> Removals {
+        self.neighbours.begin_removal(fd)
+    }
+
+    /// Returns the path on this machine of a file that its handle finds again, if there is one. May read the disk.
+    pub(super) fn path(&self, file: FileId) -> Option<PathBuf> {
         match &self.finder {
-            Finder::Kernel(finder) if self.files.has_holds() => {
-                let file = finder.handles.identify(&fd).ok()?;
-                held::begin_removal(&self.files, file, (fd.as_fd(), stat))
+            Finder::Kernel(finder) => {
+                let path = finder.path(file)?;
+                Some(OsString::from_vec(path.into_bytes()).into())
             }
-            Finder::Kernel(_) | Finder::Table(_) => None,
+            Finder::Table(_) => None,
         }
     }
 
@@ -284,7 +309,10 @@ impl FileHandles {
     #[cfg(test)]
     pub(super) fn trust_for(&mut self, lasts: std::time::Duration) {
         match &mut self.finder {
-            Finder::Kernel(finder) => finder.trust.lasts = lasts,
+            Finder::Kernel(finder) => {
+                let finder = Arc::get_mut(finder).expect("it has no neighbours yet");
+                finder.trust.lasts = lasts;
+            }
             Finder::Table(finder) => finder.trust.lasts = lasts,
         }
     }
@@ -316,7 +344,8 @@ mod tests {
             let volume = Arc::new(opening.volume);
             let files = OpenFiles::new(Arc::clone(&volume), opening.root, opening.verifier, None);
             let files = Arc::new(files);
-            let handles = FileHandles::new(volume, Arc::clone(&files), opening.resolver);
+            let handles =
+                FileHandles::new(volume, Arc::clone(&files), opening.resolver, opening.device);
             let find = |dir: &Node, name: &[u8]| {
                 let (fd, stat) = files.open_entry(dir, name, Pace::Patient).unwrap();
                 handles.adopt(dir, name, fd, &stat, Pace::Patient).unwrap()

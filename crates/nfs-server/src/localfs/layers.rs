@@ -55,7 +55,12 @@ impl Layers {
                 opening.verifier,
                 opening.changes,
             )),
-            handles: FileHandles::new(Arc::clone(&volume), Arc::clone(&files), opening.resolver),
+            handles: FileHandles::new(
+                Arc::clone(&volume),
+                Arc::clone(&files),
+                opening.resolver,
+                opening.device,
+            ),
             volume,
             files,
             rights,

@@ -10,6 +10,7 @@
 
 mod cache;
 pub(in crate::localfs) mod held;
+mod holders;
 mod holds;
 mod idle;
 mod limit;
@@ -17,6 +18,7 @@ mod lock_file;
 pub(in crate::localfs) mod node;
 mod opening;
 pub(in crate::localfs) mod sweeper;
+mod unnamed;
 
 use crate::fs::{Attributes, Error, FileId};
 use crate::localfs::id;
@@ -116,6 +118,11 @@ impl OpenFiles {
     /// Returns whether clients hold any file.
     pub(in crate::localfs) fn has_holds(&self) -> bool {
         !self.cache().held().is_empty()
+    }
+
+    /// Returns whether clients hold a file that its handle finds again after its descriptor was closed.
+    pub(in crate::localfs) fn has_hold_by_handle(&self, key: u64, file: FileId) -> bool {
+        self.cache().held().may_be_cold(key, file)
     }
 
     /// Number of files that are open, beside the root.
@@ -226,7 +233,7 @@ impl OpenFiles {
     }
 
     fn check_named(&self, node: &Node, links: u32) -> Result<(), Error> {
-        if links == 0 && !node.is_held() {
+        if links == 0 && !self.cache().held().holds(node) {
             self.note_gone(node);
             return Err(Error::Stale);
         }
@@ -290,7 +297,7 @@ impl OpenFiles {
     }
 
     /// Adds a file to the open files, unless it is among them.
-    pub(in crate::localfs) fn keep_open(&self, mut node: Node) -> Arc<Node> {
+    pub(in crate::localfs) fn keep_open(&self, node: Node) -> Arc<Node> {
         let mut cache = self.cache();
         let mut other = None;
         while let Some(known) = cache.get(node.key)
@@ -310,16 +317,12 @@ impl OpenFiles {
             other = Some(known);
             cache = self.cache();
         }
-        let count = cache.held().count_of(node.key, node.id());
-        let is_held = count.is_some();
-        if let Some(count) = count {
-            node.holds = count;
-        }
+        let is_cold = cache.held().is_cold(node.key, node.id());
         let node = Arc::new(node);
         if cache.len() == 0 {
             self.sweeper.wake();
         }
-        let cooled = match is_held {
+        let cooled = match is_cold {
             true => self.warm(&mut cache, &node),
             false => Vec::new(),
         };

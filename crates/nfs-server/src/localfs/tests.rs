@@ -81,6 +81,9 @@ fn options() -> LocalFsOptions {
         .with_handles(HANDLES.get())
 }
 
+/// The address of a client, where it does not matter.
+const HERE: PeerGroup = PeerGroup::THIS_MACHINE;
+
 /// An export, its state, and something beside both.
 struct Export {
     fs: Option<LocalFs>,

@@ -98,7 +98,6 @@ pub(super) fn make(
     };
     let mode = set.mode.unwrap_or(default) & !umask;
     inode.mode = permission::settable_mode(who, gid, mode) | bits;
-    inode.verifier = verifier;
     let made = tree.add(dir, name, inode)?;
     if !who.is_root() {
         (set.uid, set.gid) = (None, None);
@@ -112,6 +111,8 @@ pub(super) fn make(
         tree.unlink(dir, name)?;
         return Err(error);
     }
+    // Not before it has its size.
+    tree.get_mut(made)?.verifier = verifier;
     Ok(made)
 }
 

@@ -2,11 +2,14 @@
 
 use super::state::{FileKey, Nfs4State};
 use crate::exports::{Exports, List};
-use crate::fs::HeldFile;
 use nfs_proto::v4::ClientId;
 use nfs4_state::{StateKind, StateView};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long paths of files are looked up for a list. The rest of them is left out.
+const PATHS_WITHIN: Duration = Duration::from_secs(3);
 
 /// An open, or an owner of locks in an open.
 #[derive(Clone, Debug)]
@@ -19,7 +22,7 @@ pub struct HeldState {
     pub export: Option<String>,
     /// The file, as the file system names it in handles, in hexadecimal digits.
     pub file: String,
-    /// Its path on this machine, if that is known.
+    /// Its path on this machine, if that could be found out.
     pub path: Option<PathBuf>,
     /// Whether it was revoked, and is kept for the client to take note.
     pub is_revoked: bool,
@@ -36,7 +39,7 @@ pub struct HeldStates {
     pub has_more: bool,
 }
 
-/// Returns opens and owners of locks, of one client or of all: at most so many.
+/// Returns opens and owners of locks, of one client or of all: at most so many. Waits for a disk.
 pub(super) fn held_states(
     exports: &Exports,
     state: &Nfs4State,
@@ -44,6 +47,7 @@ pub(super) fn held_states(
     max: usize,
 ) -> HeldStates {
     let list = exports.all();
+    let begin = Instant::now();
     let mut listed = HeldStates {
         states: Vec::new(),
         has_more: false,
@@ -59,7 +63,9 @@ pub(super) fn held_states(
                 listed.has_more = true;
                 from = None;
             } else {
-                listed.states.push(shown(&list, state, file.as_deref()));
+                let path = (file.as_ref()).filter(|_| begin.elapsed() < PATHS_WITHIN);
+                let path = path.and_then(|file| file.path());
+                listed.states.push(shown(&list, state, path));
             }
             held.extend(file);
         }
@@ -68,7 +74,7 @@ pub(super) fn held_states(
     listed
 }
 
-fn shown(list: &List, state: StateView<FileKey>, file: Option<&dyn HeldFile>) -> HeldState {
+fn shown(list: &List, state: StateView<FileKey>, path: Option<PathBuf>) -> HeldState {
     let FileKey { export, file: id } = state.file;
     let digits = id.as_bytes().iter().map(|byte| format!("{byte:02x}"));
     HeldState {
@@ -76,7 +82,7 @@ fn shown(list: &List, state: StateView<FileKey>, file: Option<&dyn HeldFile>) ->
         owner: state.owner,
         export: list.name_of(export).map(str::to_owned),
         file: digits.collect(),
-        path: file.and_then(HeldFile::path),
+        path,
         is_revoked: state.is_revoked,
         kind: state.kind,
     }

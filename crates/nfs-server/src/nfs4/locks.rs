@@ -118,7 +118,8 @@ impl Nfs4 {
             return answer_test(run, tested);
         }
         // No client is in the way; a program of this machine may be.
-        let outcome = run.fs(&at).open(&run.who(&at), at.file, OpenAccess::READ);
+        let (who, group) = (run.who(&at), run.caller.group);
+        let outcome = (run.fs(&at)).open(&who, at.file, OpenAccess::READ, group);
         after(self, run, outcome, move |nfs, run, held| {
             let held = match held {
                 Ok(held) => held,

@@ -1,13 +1,13 @@
 //! Operations on names: LOOKUP, LOOKUPP, CREATE, REMOVE, RENAME, LINK.
 
 use super::Nfs4;
-use super::attributes::{self, Changes, Purpose};
+use super::attributes::{self, Purpose};
 use super::compound::{Ran, Running, after};
 use super::convert;
 use super::current::{At, Object};
 use super::objects::support;
 use crate::exports::{Below, Crossing};
-use crate::fs::{Changed, Error, FileKind, Make, Name, Outcome, SetAttributes, Step as Lookup};
+use crate::fs::{Changed, Error, FileKind, Make, Name, Outcome, Step as Lookup};
 use nfs_proto::Filename;
 use nfs_proto::v4::directory::{
     CreateArgs, CreateOk, CreateType, LinkArgs, RemoveArgs, RenameArgs, RenameOk,
@@ -165,20 +165,18 @@ impl Nfs4 {
         let outcome = run.fs(&at).make(&run.who(&at), at.file, name, make);
         after(self, run, outcome, move |nfs, run, made| {
             let change = convert::change(&made.wcc);
-            let file = match made.result {
-                Ok(found) => found.file,
+            let found = match made.result {
+                Ok(found) => found,
                 Err(error) => {
                     return nfs.refine(run, &at, error, made.wcc.after);
                 }
             };
-            let at = At { file, ..at };
-            let rest = Changes {
-                set: SetAttributes::default(),
-                ..changes
+            let at = At {
+                file: found.file,
+                ..at
             };
-            nfs.change(run, at, rest, move |_, run, done| {
-                // The object is there: what could not be set is not among what was.
-                let set = done.unwrap_or_else(|(_, set)| set);
+            let with = (changes, &found.attributes);
+            nfs.complete_new(run, at, with, move |_, run, set| {
                 run.set_object(Object::File(at));
                 run.push(ResOp::Create(Ok(CreateOk { change, set })))
             })

@@ -6,7 +6,7 @@ use super::compound::{Ran, Running, after};
 use super::convert;
 use super::current::{At, Object, fsid, looked};
 use crate::fs::{
-    Abilities, Access, Acls, Attributes, Error, FileKind, SetAcls, SetAttributes, Space,
+    Abilities, Access, Acls, Attributes, Error, FileKind, SetAcls, SetAttributes, Space, mode,
 };
 use nfs_proto::v4::fattr::Fattr;
 use nfs_proto::v4::file::{
@@ -243,6 +243,51 @@ impl Nfs4 {
         })
     }
 
+    /// Sets what a new object does not have yet of the attributes that were given for it, and goes on with those that were set, for
+    /// `attrset` (RFC 8881 §18.16.3): the object is there, and those that cannot be set do not undo that.
+    ///
+    /// The file system has made it with the others. An owner it gives to root alone, and a group too: others give a group of theirs
+    /// afterwards. Neither changes the times, in which the verifier of EXCLUSIVE4_1 is.
+    pub(super) fn complete_new(
+        &self,
+        run: &mut Running,
+        at: At,
+        (changes, made): (Changes, &Attributes),
+        then: impl FnOnce(&Self, &mut Running, Bitmap) -> Ran + Send + 'static,
+    ) -> Ran {
+        let Changes {
+            set,
+            acls,
+            mut given,
+        } = changes;
+        if set.uid.is_some_and(|uid| uid != made.uid) {
+            given = without(&given, AttributeNumber::Owner);
+        }
+        let lists = move |nfs: &Self, run: &mut Running, given: Bitmap| {
+            nfs.change_acls(run, at, (acls, given), move |nfs, run, done| {
+                then(nfs, run, done.unwrap_or_else(|(_, set)| set))
+            })
+        };
+        let Some(gid) = set.gid.filter(|&gid| gid != made.gid) else {
+            return lists(self, run, given);
+        };
+        // A new group clears these bits.
+        let special = made.mode & (mode::SET_UID | mode::SET_GID) != 0;
+        let group = SetAttributes {
+            gid: Some(gid),
+            mode: special.then_some(made.mode),
+            ..SetAttributes::default()
+        };
+        let outcome = (run.fs(&at)).set_attributes(&run.who(&at), at.file, group, None);
+        after(self, run, outcome, move |nfs, run, done| {
+            let given = match done.result {
+                Ok(()) => given,
+                Err(_) => without(&given, AttributeNumber::OwnerGroup),
+            };
+            lists(nfs, run, given)
+        })
+    }
+
     fn change_acls(
         &self,
         run: &mut Running,
@@ -260,10 +305,8 @@ impl Nfs4 {
                 Err(Error::NotSupported) => Status::AttributeNotSupported,
                 Err(error) => convert::status(error),
             };
-            let others = given
-                .iter()
-                .filter(|&number| number != AttributeNumber::Acl as u32);
-            then(nfs, run, Err((status, Bitmap::of(others))))
+            let others = without(&given, AttributeNumber::Acl);
+            then(nfs, run, Err((status, others)))
         })
     }
 
@@ -345,6 +388,11 @@ impl Nfs4 {
             SecInfoStyle::Parent => self.step_up(run, object, answer),
         }
     }
+}
+
+fn without(attributes: &Bitmap, number: AttributeNumber) -> Bitmap {
+    let others = attributes.iter().filter(|&its| its != number as u32);
+    Bitmap::of(others)
 }
 
 fn answer_security(run: &mut Running, operation: Operation) -> Ran {

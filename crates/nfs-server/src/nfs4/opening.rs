@@ -177,10 +177,8 @@ impl Nfs4 {
                 CreateHow::Guarded(changes.set)
             }
             Some(How::Exclusive(verifier, changes)) => {
-                let set = changes
-                    .as_ref()
-                    .map_or_else(Default::default, |changes| changes.set);
-                CreateHow::Exclusive(*verifier, SetAttributes { size: None, ..set })
+                let set = changes.as_ref().map(|changes| changes.set);
+                CreateHow::Exclusive(*verifier, set.unwrap_or_default())
             }
             None => return Err(Status::ServerFault),
         };
@@ -208,32 +206,22 @@ impl Nfs4 {
                 file: found.file,
                 ..dir
             };
-            let rest = match opening.how.take() {
-                Some(How::Unchecked(changes) | How::Guarded(changes)) => Changes {
-                    set: SetAttributes::default(),
-                    ..changes
-                },
+            let changes = match opening.how.take() {
+                Some(How::Unchecked(changes) | How::Guarded(changes)) => changes,
                 Some(How::Exclusive(_, changes)) => {
                     // The file system keeps the verifier in these: the client is to set them (RFC 8881 §18.16.3).
                     let times = [AttributeNumber::TimeAccess, AttributeNumber::TimeModify];
                     opening.set = Bitmap::of(times.map(|number| number as u32));
                     match changes {
-                        Some(changes) => Changes {
-                            set: SetAttributes {
-                                // It is empty; what is done to its size would change the times.
-                                size: changes.set.size.filter(|&size| size != 0),
-                                ..SetAttributes::default()
-                            },
-                            ..changes
-                        },
+                        Some(changes) => changes,
                         None => return nfs.open_found(run, at, opening, true),
                     }
                 }
                 None => return Err(Status::ServerFault),
             };
-            nfs.change(run, at, rest, move |nfs, run, done| {
-                let set = done.unwrap_or_else(|(_, set)| set);
-                opening.set = Bitmap::of(opening.set.iter().chain(set.iter()));
+            let with = (changes, &found.attributes);
+            nfs.complete_new(run, at, with, move |nfs, run, set| {
+                opening.set = opening.set | set;
                 nfs.open_found(run, at, opening, true)
             })
         })
@@ -250,7 +238,7 @@ impl Nfs4 {
             OpenAccess::WRITE,
             opening.access.contains(ShareAccess::WRITE),
         );
-        let outcome = run.fs(&at).open(&run.who(&at), at.file, access);
+        let outcome = (run.fs(&at)).open(&run.who(&at), at.file, access, run.caller.group);
         after(self, run, outcome, move |nfs, run, held| {
             let held = match held {
                 Ok(held) => held_in(opening.hold.take(), held),

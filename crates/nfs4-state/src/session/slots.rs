@@ -1,7 +1,7 @@
 //! Slots of a session: its reply cache (RFC 8881 §2.10.6.1), and how many slots it has.
 
 use super::RequestDigest;
-use super::budget::{Budget, Room};
+use super::budget::{Budget, Recall, Room, counted};
 use crate::address::AddressKey;
 use crate::limits::MAX_SLOTS;
 use bytes::Bytes;
@@ -61,6 +61,8 @@ pub(super) struct Slots {
     active: u32,
     /// The client is asked to use so many.
     target: u32,
+    /// Those beyond it.
+    recall: Recall,
     /// The client wanted so many.
     wanted: u32,
     /// Counts rounds, of which one begins with each change of the target.
@@ -75,11 +77,12 @@ impl Slots {
     pub(super) fn new(wanted: u32, mut room: Room<'_>) -> Self {
         let wanted = wanted.clamp(1, MAX_SLOTS);
         let active = room.grant(wanted);
-        room.take(active);
+        room.take(counted(active));
         Self {
             slots: (0..active).map(|_| Slot::default()).collect(),
             active,
             target: active,
+            recall: Recall::default(),
             wanted,
             round: 0,
             rounds_over: 0,
@@ -220,9 +223,8 @@ impl Slots {
     }
 
     fn set_target(&mut self, target: u32, room: &mut Room<'_>) {
-        let before = self.active - self.target;
         if target > self.active {
-            room.take(target - self.active);
+            room.take(counted(target) - counted(self.active));
             let slots = (target as usize).max(self.slots.len());
             self.slots.resize_with(slots, Slot::default);
             self.active = target;
@@ -230,7 +232,7 @@ impl Slots {
         self.target = target;
         self.round = self.round.wrapping_add(1);
         self.rounds_over = 0;
-        room.recall(before, self.active - self.target);
+        room.recall(&mut self.recall, self.active - self.target);
     }
 
     /// Takes slots behind the target back. Their sequence ids stay, if they were used: whether the client goes on with them when it
@@ -245,9 +247,8 @@ impl Slots {
             slot.reply = Reply::None;
             slot.was_retired = true;
         }
-        let retired = self.active - self.target;
-        room.recall(retired, 0);
-        room.give_back(retired);
+        room.recall(&mut self.recall, 0);
+        room.give_back(counted(self.active) - counted(self.target));
         self.active = self.target;
         let used = self.slots.iter().rposition(|slot| slot.sequence != 0);
         let kept = used.map_or(0, |last| last + 1).max(self.active as usize);
@@ -268,9 +269,9 @@ impl Slots {
     }
 
     /// Returns all slots to the budget.
-    pub(super) fn give_back(self, mut room: Room<'_>) {
-        room.recall(self.active - self.target, 0);
-        room.give_back(self.active);
+    pub(super) fn give_back(mut self, mut room: Room<'_>) {
+        room.recall(&mut self.recall, 0);
+        room.give_back(counted(self.active));
     }
 }
 
@@ -404,17 +405,18 @@ mod tests {
         table.others_take(320);
         table.slots.give_back(table.budget.room(ADDRESS));
         table.slots = Slots::new(64, table.budget.room(ADDRESS));
-        assert_eq!(table.slots.active(), 40, "it leaves as many");
+        let first = MIN_SLOTS + 40;
+        assert_eq!(table.slots.active(), first, "it leaves as many");
         table.budget.room(AddressKey(2)).give_back(300);
-        table.run(3, 1, 38);
-        assert_eq!(table.slots.active(), 40);
-        table.run(39, 1, 39);
-        assert_eq!(table.slots.active(), 40 + GROWTH);
+        table.run(3, 1, first - 2);
+        assert_eq!(table.slots.active(), first);
+        table.run(39, 1, first - 1);
+        assert_eq!(table.slots.active(), first + GROWTH);
         for sequence in 2..9 {
             let highest = table.slots.active() - 1;
             table.run(39, sequence, highest);
         }
-        assert_eq!((table.slots.active(), table.budget.used()), (64, 84));
+        assert_eq!((table.slots.active(), table.budget.used()), (64, 20 + 60));
     }
 
     #[test]
@@ -433,7 +435,7 @@ mod tests {
             let highest = table.slots.active() - 1;
             table.run(0, sequence, highest);
             assert!(
-                table.slots.active() <= 87,
+                table.slots.active() <= MIN_SLOTS + 87,
                 "seven eighths for two addresses"
             );
         }
@@ -450,7 +452,8 @@ mod tests {
             table.budget.begin_session(ADDRESS);
         }
         assert_eq!(table.check(0, 2, 40), Ok(Step::New));
-        let part = 175 / 2 / 7;
+        let counted = 175 / 2 / 7;
+        let part = MIN_SLOTS + counted;
         assert_eq!((table.slots.target(), table.slots.active()), (part, 64));
         assert_eq!(table.budget.recalled(), 64 - part);
         table.run(41, 1, 41);
@@ -465,15 +468,15 @@ mod tests {
         }
         assert_eq!(
             (table.slots.active(), table.budget.used()),
-            (part, 116 + part)
+            (part, 116 + counted)
         );
         assert_eq!(table.budget.recalled(), 0);
         assert_eq!(table.check(40, 2, 1), Err(Status::BadSlot));
 
         table.budget.room(AddressKey(2)).give_back(100);
         // They come again, and the client may have read that they were gone, or not.
-        table.run(11, 1, 11);
-        table.run(11, 2, 11);
+        table.run(11, 1, part - 1);
+        table.run(11, 2, part - 1);
         assert_eq!(table.slots.active(), part + GROWTH);
         for sequence in 3..8 {
             let highest = table.slots.active() - 1;
@@ -538,7 +541,8 @@ mod tests {
     fn no_more_are_asked_back_than_others_lack() {
         let mut table = Table::new(64, 200);
         table.others_take(116);
-        table.budget.room(AddressKey(2)).recall(0, 20);
+        let mut other = Recall::default();
+        table.budget.room(AddressKey(2)).recall(&mut other, 20);
         for _ in 0..6 {
             table.budget.begin_session(ADDRESS);
         }
@@ -596,7 +600,7 @@ mod tests {
             table.run(0, sequence, highest);
             assert!(!table.budget.is_pressed());
         }
-        assert_eq!(table.slots.active(), 80);
-        assert_eq!(table.slots.target(), 80);
+        let most = MIN_SLOTS + 80;
+        assert_eq!((table.slots.active(), table.slots.target()), (most, most));
     }
 }

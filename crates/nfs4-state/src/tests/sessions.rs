@@ -449,10 +449,10 @@ fn request_in_a_slot_is_in_progress_until_it_is_finished() {
     assert_eq!(world.server.sessions_destroyed(), before + 1);
 }
 
-/// A server with few slots: a client of one address has a session with half of them, and seven of other addresses follow.
+/// A server with few slots: a client of one address has a session with half of them, and clients of other addresses follow.
 fn crowded() -> (World, Peer, Vec<Peer>) {
     let limits = Limits {
-        slots: 128,
+        slots: 120,
         ..Limits::default()
     };
     let mut world = World::new(Config { limits, ..config() });
@@ -465,7 +465,7 @@ fn crowded() -> (World, Peer, Vec<Peer>) {
         connection: ConnectionId(1),
         next: 1,
     };
-    let others = (2..9).map(|n| world.peer(&n.to_string(), n));
+    let others = (2..15).map(|n| world.peer(&n.to_string(), n));
     let others = others.collect();
     (world, first, others)
 }
@@ -494,14 +494,14 @@ fn client_with_more_slots_than_its_part_is_told_once_that_others_lack_some() {
 #[test]
 fn client_without_a_back_channel_reads_in_its_replies_that_others_lack_slots() {
     let limits = Limits {
-        slots: 128,
+        slots: 120,
         ..Limits::default()
     };
     let mut world = World::new(Config { limits, ..config() });
     let known = world.exchange("first", 1, 1).unwrap();
     let created = world.create_with(known, 1, 1, attributes(64)).unwrap();
     world.server.handle_disconnect(ConnectionId(1));
-    for n in 2..11 {
+    for n in 2..15 {
         world.peer(&n.to_string(), n);
     }
     assert_eq!(world.recalled, []);
@@ -532,4 +532,89 @@ fn address_has_no_more_slots_than_it_leaves_and_its_sessions_share_its_part() {
     assert!((200..350).contains(&of_first), "{of_first}");
     assert!(slots(&mut world, "other", 2) >= 40);
     assert!(slots(&mut world, "third", 3) >= 16);
+}
+
+/// A client of one address that asks for more sessions, and slots for them, than there is room for.
+#[test]
+fn address_with_many_sessions_leaves_slots_for_those_who_come() {
+    let limits = Limits {
+        slots: 400,
+        ..Limits::default()
+    };
+    let mut world = World::new(Config { limits, ..config() });
+    let slots = |world: &mut World, owner: &str, address| {
+        let known = world.exchange(owner, 1, address).unwrap();
+        let wanted = attributes(64);
+        let created = world.create_with(known, address, address.into(), wanted);
+        created.unwrap().fore.max_requests
+    };
+    for n in 0..300 {
+        slots(&mut world, &n.to_string(), 1);
+    }
+    for address in 2..4 {
+        let owner = format!("new {address}");
+        assert_eq!(slots(&mut world, &owner, address), 64);
+    }
+}
+
+#[test]
+fn slots_that_a_client_does_not_give_back_are_asked_of_others_in_its_place() {
+    let limits = Limits {
+        slots: 200,
+        ..Limits::default()
+    };
+    let mut world = World::new(Config { limits, ..config() });
+    let mut large = [1, 2].map(|n| {
+        let known = world.exchange(&n.to_string(), 1, n).unwrap();
+        let created = world.create_with(known, n, n.into(), attributes(64));
+        let created = created.unwrap();
+        assert_eq!(created.fore.max_requests, 64);
+        Peer {
+            client: known.client,
+            session: created.session,
+            connection: ConnectionId(n.into()),
+            next: 1,
+        }
+    });
+    let mut others: Vec<Peer> = (3..17).map(|n| world.peer(&n.to_string(), n)).collect();
+    let [first, second] = large.map(|peer| peer.session);
+    assert_eq!(world.recalled, [first]);
+    // Both go on to use all slots that they have.
+    let mut renew = |world: &mut World| {
+        for peer in &mut large {
+            let args = SequenceArgs {
+                highest_slot: SlotId(63),
+                ..world.sequence_args(peer)
+            };
+            let call = SequenceCall {
+                args: &args,
+                connection: peer.connection,
+                digest: RequestDigest(1),
+                operations: 1,
+                size: 100,
+            };
+            let Ok(Sequenced::New(request)) = world.server.sequence(world.now, &call) else {
+                panic!("it is new")
+            };
+            world.server.finish(world.now, request, None);
+            peer.next += 1;
+        }
+        for peer in &mut others {
+            world.renew(peer).unwrap();
+        }
+        world.settle();
+    };
+    let half = LEASE / 2;
+    renew(&mut world);
+    world.pass(half);
+    renew(&mut world);
+    assert_eq!(world.recalled, [first], "it has some time");
+    for _ in 0..4 {
+        world.pass(half);
+        renew(&mut world);
+    }
+    assert_eq!(world.recalled, [first, second]);
+    assert!(world.server.recalled_slots(second).is_some());
+    // Nobody is told that the slots are gone, as they are not.
+    renew(&mut world);
 }

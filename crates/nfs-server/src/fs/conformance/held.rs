@@ -7,12 +7,14 @@ use crate::fs::{
     SetAttributes, Stability,
 };
 use bytes::Bytes;
+use oncrpc::PeerGroup;
 use oncrpc::xdr::Gather;
 use std::sync::Arc;
 
 impl Subject {
     fn open(&self, file: FileId, access: OpenAccess) -> Done<Arc<dyn HeldFile>> {
-        self.fs.open(&self.who, file, access).wait()
+        let holder = PeerGroup::THIS_MACHINE;
+        self.fs.open(&self.who, file, access, holder).wait()
     }
 }
 
@@ -92,7 +94,10 @@ pub(super) fn file_is_held_by_who_may_use_it(s: &Subject) {
     };
     s.set(file, to_owner).unwrap();
     let (read, write) = (OpenAccess::READ, OpenAccess::WRITE);
-    let refused = |who: &Identity, access| s.fs.open(who, file, access).wait().err();
+    let refused = |who: &Identity, access| {
+        let opened = s.fs.open(who, file, access, PeerGroup::THIS_MACHINE);
+        opened.wait().err()
+    };
     let modes = [
         (0o600, Some(Error::Access), Some(Error::Access)),
         (0o604, None, Some(Error::Access)),

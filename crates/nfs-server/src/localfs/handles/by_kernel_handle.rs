@@ -8,11 +8,13 @@ use super::trust::Trust;
 use crate::fs::{Error, FileId};
 use crate::localfs::id;
 use crate::localfs::open_files::OpenFiles;
+use crate::localfs::open_files::held::{self, Removal};
 use crate::localfs::open_files::node::{Node, NodeFd};
 use crate::localfs::sys::{self, Pace, Stat, Stop, Try};
 use crate::localfs::volume::Volume;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use std::ffi::CString;
 use std::sync::Arc;
 
 /// Largest number of steps from a directory up to the root, for paths longer than the 4,095 bytes
@@ -81,6 +83,40 @@ impl ByKernelHandle {
     pub(super) fn adopt(&self, parent: &Node, fd: NodeFd, stat: &Stat) -> Try<Arc<Node>> {
         let file = self.handles.identify(&fd)?;
         Ok(self.trust.keep_open(&self.files, (file, stat, fd), parent))
+    }
+
+    /// Whether clients hold any file of this export.
+    pub(super) fn has_holds(&self) -> bool {
+        self.files.has_holds()
+    }
+
+    /// Keeps a file open, if clients hold it, of which a name is to be removed. It is opened through the mount of this export.
+    pub(super) fn begin_removal(&self, file: FileId) -> Option<Removal> {
+        let key = id::key_of_kernel(file);
+        if !self.files.has_hold_by_handle(key, file) {
+            return None;
+        }
+        // It was found just now, and is in memory.
+        let node = self.node(file, Pace::Patient).ok()?;
+        held::begin_removal(&self.files, &node)
+    }
+
+    /// Returns the path of a file on this machine, without keeping it open; `None` if the kernel does not know by which name it was
+    /// found, as its handle does not tell.
+    pub(super) fn path(&self, file: FileId) -> Option<CString> {
+        let open = self.files.peek(id::key_of_kernel(file));
+        let path = match open.filter(|node| node.id() == file) {
+            Some(node) => self.volume.proc.path(node.path.as_fd()),
+            None => {
+                let fd = self.handles.open_file(file).ok()?;
+                self.volume.proc.path(fd.as_fd())
+            }
+        };
+        let root = self.volume.proc.path(self.files.root().path.as_fd());
+        let (path, root) = (path.ok()?, root.ok()?);
+        // A file without a known name is shown as the root of everything.
+        let is_below = below(path.to_bytes(), root.to_bytes()).is_some_and(|below| below != b".");
+        is_below.then_some(path)
     }
 
     /// Checks that a directory is below the root of the export. This cannot be checked for a file:

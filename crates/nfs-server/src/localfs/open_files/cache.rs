@@ -1,12 +1,10 @@
 //! Cache of files that stay open between calls.
 
-use super::holds::Holds;
+use super::holds::{HoldId, Holds};
 use super::node::{Gone, Node};
-use crate::fs::FileId;
 use crate::localfs::lru::Lru;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 /// Largest number of removed files whose rows are still to be removed from the table. Rows of
 /// further files stay.
@@ -97,12 +95,11 @@ impl Cache {
     /// See [`Holds::begin_removal`].
     pub(super) fn begin_removal(
         &mut self,
-        of: (u64, FileId),
+        node: &Arc<Node>,
         most: usize,
-        open: impl FnOnce(&Arc<AtomicUsize>) -> Option<Arc<Node>>,
-    ) -> Option<Arc<AtomicUsize>> {
+    ) -> (Option<HoldId>, Vec<Arc<Node>>) {
         let most = most.saturating_sub(self.lock_files);
-        self.held.begin_removal(of, most, open)
+        self.held.begin_removal(node, most)
     }
 
     /// Counts a descriptor for locks.

@@ -6,21 +6,20 @@
 //! an export may keep open (`limit.rs`); other files have the rest. Where handles find files again, more may be held (`holds.rs`).
 
 use super::OpenFiles;
-use super::holds::UNNAMED_PART;
+use super::holds::{HoldId, Left, UNNAMED_PART};
 use super::limit::most_held;
 use super::lock_file::OfdLocks;
 use super::node::Node;
 use crate::fs::{Error, FileId, HeldFile, LockFile, Outcome, Unheld};
-use crate::localfs::id;
-use crate::localfs::sys::{Stat, Try};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use crate::localfs::sys::Try;
+use oncrpc::PeerGroup;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 /// Largest number of times that the place of a held file is looked at again, as another one has come to it.
 const TRIES: usize = 3;
@@ -41,22 +40,27 @@ pub(in crate::localfs) struct Held {
     files: Arc<OpenFiles>,
     key: u64,
     file: FileId,
-    count: Arc<AtomicUsize>,
+    hold: HoldId,
+    group: PeerGroup,
     /// The file, where it is not found again.
     node: Option<Arc<Node>>,
 }
 
 impl Held {
-    /// Holds an open file, which stays open.
+    /// Holds an open file, which stays open, for a client of this address.
     ///
     /// # Errors
     ///
     /// [`Error::Busy`]: as many files are held as may be.
-    pub(in crate::localfs) fn new(files: &Arc<OpenFiles>, node: &Arc<Node>) -> Try<Self> {
+    pub(in crate::localfs) fn new(
+        files: &Arc<OpenFiles>,
+        node: &Arc<Node>,
+        group: PeerGroup,
+    ) -> Try<Self> {
         let mut node = Arc::clone(node);
         for _ in 0..TRIES {
-            let other = match hold(files, &node)? {
-                Ok(count) => return Ok(Self::of(files, &node, count, true)),
+            let other = match hold(files, &node, group)? {
+                Ok(hold) => return Ok(Self::of(files, &node, (hold, group), true)),
                 Err(other) => other,
             };
             if other.id() != node.id() {
@@ -72,12 +76,16 @@ impl Held {
         Err(Error::Busy.into())
     }
 
-    /// Holds a file that its handle of the kernel finds again, with its descriptor or without.
+    /// Holds a file that its handle of the kernel finds again, with its descriptor or without, for a client of this address.
     ///
     /// # Errors
     ///
     /// [`Error::Busy`]: another file has its key.
-    pub(in crate::localfs) fn by_handle(files: &Arc<OpenFiles>, node: &Arc<Node>) -> Try<Self> {
+    pub(in crate::localfs) fn by_handle(
+        files: &Arc<OpenFiles>,
+        node: &Arc<Node>,
+        group: PeerGroup,
+    ) -> Try<Self> {
         let most = files.most();
         let mut cache = files.cache();
         if cache
@@ -90,20 +98,26 @@ impl Held {
         if cache.kept() == 0 {
             files.sweeper.wake();
         }
-        let count = cache.held_mut().0.add(node, true);
+        let hold = cache.held_mut().0.add(node, group, true);
         let cooled = files.warm(&mut cache, node);
         let excess = cache.trim_beside_kept(most);
         drop(cache);
         drop((cooled, excess));
-        Ok(Self::of(files, node, count, false))
+        Ok(Self::of(files, node, (hold, group), false))
     }
 
-    fn of(files: &Arc<OpenFiles>, node: &Arc<Node>, count: Arc<AtomicUsize>, keeps: bool) -> Self {
+    fn of(
+        files: &Arc<OpenFiles>,
+        node: &Arc<Node>,
+        (hold, group): (HoldId, PeerGroup),
+        keeps: bool,
+    ) -> Self {
         Self {
             files: Arc::clone(files),
             key: node.key,
             file: node.id(),
-            count,
+            hold,
+            group,
             node: keeps.then(|| Arc::clone(node)),
         }
     }
@@ -137,7 +151,11 @@ impl Held {
 }
 
 /// Holds a file, unless another one is held in its place; then returns that.
-fn hold(files: &OpenFiles, node: &Arc<Node>) -> Result<Result<Arc<AtomicUsize>, Arc<Node>>, Error> {
+fn hold(
+    files: &OpenFiles,
+    node: &Arc<Node>,
+    group: PeerGroup,
+) -> Result<Result<HoldId, Arc<Node>>, Error> {
     let most = files.most();
     let mut cache = files.cache();
     match cache.held().node(node.key) {
@@ -148,25 +166,23 @@ fn hold(files: &OpenFiles, node: &Arc<Node>) -> Result<Result<Arc<AtomicUsize>, 
     if cache.kept() == 0 {
         files.sweeper.wake();
     }
-    let count = cache.held_mut().0.add(node, false);
+    let hold = cache.held_mut().0.add(node, group, false);
     let excess = cache.trim_beside_kept(most);
     drop(cache);
     drop(excess);
-    Ok(Ok(count))
+    Ok(Ok(hold))
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let released = self
-            .files
-            .cache()
-            .held_mut()
-            .0
-            .release(self.key, &self.count);
-        let (was_last, kept) = released;
-        let node = self.node.as_ref().or(kept.as_ref());
-        if let Some(node) = node
-            && was_last
+        let mut cache = self.files.cache();
+        let left = cache.held_mut().0.release(self.key, self.hold, self.group);
+        drop(cache);
+        // What was forgotten may have a new file in its place.
+        let Left::Nothing(warm) = left else {
+            return;
+        };
+        if let Some(node) = self.node.as_ref().or(warm.as_ref())
             && rustix::fs::fstat(&node.path).is_ok_and(|found| found.st_nlink == 0)
         {
             self.files.note_gone(node);
@@ -196,46 +212,35 @@ impl HeldFile for Held {
     }
 }
 
-/// Keeps a file open that clients hold, if they do, as a name of it is to be removed: it may be the last one.
-pub(in crate::localfs) fn begin_removal<'a>(
-    files: &'a OpenFiles,
-    file: FileId,
-    (fd, stat): (BorrowedFd<'_>, &Stat),
-) -> Option<Removal<'a>> {
+/// Keeps a file open that clients hold, if they do and its handle finds it again, as a name of it is to be removed: it may be the last one.
+pub(in crate::localfs) fn begin_removal(
+    files: &Arc<OpenFiles>,
+    node: &Arc<Node>,
+) -> Option<Removal> {
     let most = most_held(files.most());
-    let key = id::key_of(file);
     let mut cache = files.cache();
     let cooled = cache.make_room(most);
-    let open = cache.peek(key).filter(|open| open.id() == file).cloned();
-    let open = |count: &Arc<AtomicUsize>| match open {
-        Some(open) => Some(open),
-        None => {
-            let mut node = files.new_node(file, stat, fd.try_clone_to_owned().ok()?);
-            node.holds = Arc::clone(count);
-            Some(Arc::new(node))
-        }
-    };
-    let count = cache.begin_removal((key, file), most, open);
+    let (hold, lost) = cache.begin_removal(node, most);
     drop(cache);
-    drop(cooled);
+    drop((cooled, lost));
     Some(Removal {
-        files,
-        key,
-        count: count?,
+        files: Arc::clone(files),
+        key: node.key,
+        hold: hold?,
     })
 }
 
 /// The removal of a name of a file that clients hold, until this is dropped.
-pub(in crate::localfs) struct Removal<'a> {
-    files: &'a OpenFiles,
+pub(in crate::localfs) struct Removal {
+    files: Arc<OpenFiles>,
     key: u64,
-    count: Arc<AtomicUsize>,
+    hold: HoldId,
 }
 
-impl Drop for Removal<'_> {
+impl Drop for Removal {
     fn drop(&mut self) {
         let mut cache = self.files.cache();
-        cache.held_mut().0.end_removal(self.key, &self.count);
+        cache.held_mut().0.end_removal(self.key, self.hold);
     }
 }
 

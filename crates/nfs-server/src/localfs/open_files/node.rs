@@ -10,7 +10,7 @@ use crate::localfs::write_verifier::WriteVerifier;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A descriptor that identifies a file. It is never open for writing, since such a file could not
@@ -79,9 +79,6 @@ pub(in crate::localfs) struct Node {
     pub(in crate::localfs) journal_syncs: JournalCommit,
     /// Cached rights of callers.
     pub(in crate::localfs) rights: KnownRights,
-    /// Number of clients' opens that keep the file when its last name is removed. It changes under the lock of the open files.
-    /// It is that of the record of the file's holds, if there is one.
-    pub(in crate::localfs) holds: Arc<AtomicUsize>,
     /// Time at which a directory was last seen within the export, in milliseconds since the start;
     /// 0 is never.
     pub(in crate::localfs) seen: AtomicU64,
@@ -113,7 +110,6 @@ impl Node {
             syncs: GroupCommit::default(),
             journal_syncs: JournalCommit::default(),
             rights: KnownRights::default(),
-            holds: Arc::default(),
             seen: AtomicU64::new(0),
         }
     }
@@ -126,11 +122,6 @@ impl Node {
     pub(in crate::localfs) fn is(&self, stat: &Stat) -> bool {
         let told = (stat.attributes.fileid, stat.birth, stat.device);
         (self.ino, self.birth, self.device) == told
-    }
-
-    /// Whether clients keep the file open.
-    pub(in crate::localfs) fn is_held(&self) -> bool {
-        self.holds.load(Relaxed) != 0
     }
 
     /// Number of the home in the handle; 0 for a kernel handle.

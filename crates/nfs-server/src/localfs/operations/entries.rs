@@ -246,12 +246,12 @@ pub(in crate::localfs) fn remove(
         };
         // The file may be written through another name at the same time.
         let file = layers.turns.begin(entry.attributes.fileid, directory);
-        let removal = layers.handles.begin_removal(&open, &entry);
+        let removals = layers.handles.begin_removal(&open);
         layers
             .rights
             .as_caller(who, || rustix::fs::unlinkat(&node.path, name, flags))?;
         turn.note_gone();
-        drop((removal, file));
+        drop((removals, file));
         let last = directory || is_last(layers, &open, &entry);
         let gone = layers.handles.removed(node.number, name, &entry, last);
         drop(turn);
@@ -374,8 +374,7 @@ fn rename_entry(
                 let found = &stat.attributes;
                 layers.turns.begin(found.fileid, found.is_directory())
             });
-            let _removal =
-                (replaced.as_ref()).and_then(|(fd, stat)| layers.handles.begin_removal(fd, stat));
+            let _removals = (replaced.as_ref()).map(|(fd, _)| layers.handles.begin_removal(fd));
             rename(RenameFlags::empty())?;
             replaced
         }

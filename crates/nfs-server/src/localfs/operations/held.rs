@@ -7,17 +7,18 @@ use crate::localfs::open_files::held::Held;
 use crate::localfs::sys::{Pace, Try};
 use crate::localfs::volume::Volume;
 use crate::permission;
+use oncrpc::PeerGroup;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-/// Opens a file, if the caller may use it in this way, as READ and WRITE check it.
+/// Opens a file for a client of this address, if the caller may use it in this way, as READ and WRITE check it.
 ///
 /// A process that acts for no caller has the kernel check its own rights: it opens the file.
 pub(in crate::localfs) fn open(
     layers: &Layers,
     who: &Identity,
     file: FileId,
-    access: OpenAccess,
+    (access, holder): (OpenAccess, PeerGroup),
     pace: Pace,
 ) -> Try<Result<Opened, Error>> {
     let node = layers.handles.node(file, pace)?;
@@ -41,8 +42,8 @@ pub(in crate::localfs) fn open(
         return Ok(Ok(Opened::Unheld));
     }
     Ok(Ok(match holds_by_handle(layers) {
-        true => Opened::ByHandle(Held::by_handle(&layers.files, &node)?),
-        false => Opened::Held(Held::new(&layers.files, &node)?),
+        true => Opened::ByHandle(Held::by_handle(&layers.files, &node, holder)?),
+        false => Opened::Held(Held::new(&layers.files, &node, holder)?),
     }))
 }
 
@@ -100,6 +101,6 @@ impl HeldFile for ByHandle {
     }
 
     fn path(&self) -> Option<PathBuf> {
-        self.held.path()
+        self.layers.upgrade()?.handles.path(self.held.file())
     }
 }

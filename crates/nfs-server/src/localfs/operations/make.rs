@@ -95,7 +95,6 @@ impl Maker<'_> {
                 let mode = self.mode(set, EXCLUSIVE_MODE)?;
                 let SetAttributes { atime, mtime, .. } = exclusive_times(*verifier);
                 let set = SetAttributes {
-                    size: None,
                     atime,
                     mtime,
                     ..*set
@@ -148,11 +147,11 @@ impl Maker<'_> {
             .adopt(self.dir, self.name, fd, &stat, Pace::Patient)?;
         match how {
             CreateHow::Guarded(_) => return Err(Error::Exists.into()),
-            CreateHow::Exclusive(verifier, _) => {
+            CreateHow::Exclusive(verifier, set) => {
                 let times = exclusive_times(*verifier);
                 let same = SetTime::To(stat.attributes.atime) == times.atime
                     && SetTime::To(stat.attributes.mtime) == times.mtime
-                    && stat.attributes.size == 0;
+                    && stat.attributes.size == set.size.unwrap_or(0);
                 if !same {
                     return Err(Error::Exists.into());
                 }
@@ -470,17 +469,22 @@ impl Maker<'_> {
     /// according to `ours`.
     fn unmake(&self, _: &Names<'_>, ours: impl FnOnce(&Stat) -> bool) {
         let layers = self.layers;
-        let Ok((_open, stat)) = layers.files.open_entry(self.dir, self.name, Pace::Patient) else {
+        let Ok((open, stat)) = layers.files.open_entry(self.dir, self.name, Pace::Patient) else {
             return;
         };
+        if !ours(&stat) {
+            return;
+        }
         let flags = if stat.attributes.is_directory() {
             AtFlags::REMOVEDIR
         } else {
             AtFlags::empty()
         };
         let _changing = layers.turns.begin(self.dir.ino, true);
+        // Another client may have opened it already.
+        let _removals = layers.handles.begin_removal(&open);
         let unlink = || rustix::fs::unlinkat(&self.dir.path, self.name, flags);
-        if ours(&stat) && layers.rights.as_caller(self.who, unlink).is_ok() {
+        if layers.rights.as_caller(self.who, unlink).is_ok() {
             layers
                 .handles
                 .removed(self.dir.number, self.name, &stat, true);
@@ -538,8 +542,11 @@ fn exclusive_times(verifier: [u8; 8]) -> SetAttributes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::{FileSystem, OpenAccess, Step};
     use crate::localfs::open::Opening;
+    use crate::localfs::operations::held;
     use crate::localfs::{Changes, LocalFs, LocalFsOptions};
+    use oncrpc::PeerGroup;
     use rustix::fs::{XattrFlags, fsetxattr};
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -617,6 +624,46 @@ mod tests {
         };
         assert_eq!(make(true, "one"), Err(Error::Busy));
         assert_eq!(make(false, "two"), Ok(()));
+    }
+
+    /// One of which attributes could not be set.
+    #[test]
+    fn file_that_another_client_opened_before_its_maker_removes_it_lives_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let local = LocalFs::open(dir.path(), LocalFsOptions::default().with_open_files(8));
+        let local = local.unwrap();
+        let layers = &local.layers;
+        if !held::holds_by_handle(layers) {
+            return;
+        }
+        let who = Identity::root();
+        let open = |name: &str| {
+            std::fs::write(dir.path().join(name), name).unwrap();
+            let step = Step::new(name.as_bytes()).unwrap();
+            let found = local.lookup(&who, local.root(), step).wait();
+            let file = found.result.unwrap().file;
+            let holder = PeerGroup::THIS_MACHINE;
+            let held = local.open(&who, file, OpenAccess::READ, holder).wait();
+            (file, held.unwrap())
+        };
+        let (file, _held) = open("new");
+        let _others: Vec<_> = (0..20).map(|n| open(&n.to_string())).collect();
+        let root = local.root();
+        let unmade = entries::change_directory(layers, root, Pace::Patient, |node, _, turn| {
+            let maker = Maker {
+                layers,
+                who: &who,
+                dir: node,
+                name: b"new",
+            };
+            maker.unmake(&turn.names, |_| true);
+            Ok(())
+        });
+        unmade.unwrap().result.unwrap();
+        assert!(!dir.path().join("new").exists());
+        layers.files.close_all();
+        let read = local.read(&who, file, 0, 10).wait();
+        assert_eq!(read.result.unwrap().data.concat(), b"new");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fs::{ByteRange, HeldFile, LockMode};
+use oncrpc::PeerGroup;
 
 /// An export of which 8 files may be open, 6 of them as clients hold them; `None` where its handles cannot open files again.
 fn export() -> Option<Export> {
@@ -15,16 +16,18 @@ fn name(n: usize) -> String {
 }
 
 impl Export {
+    /// Opens a file for a client of this address, with its number as data.
+    fn hold_for(&self, holder: PeerGroup, n: usize) -> (FileId, Arc<dyn HeldFile>) {
+        self.write(&name(n), &n.to_string());
+        let file = self.find(&name(n)).unwrap();
+        let access = OpenAccess::READ | OpenAccess::WRITE;
+        let held = (self.fs()).open(&Identity::root(), file, access, holder);
+        (file, held.wait().unwrap())
+    }
+
     /// Opens files for clients, of which each has its number as data.
     fn hold_all(&self, count: usize) -> Vec<(FileId, Arc<dyn HeldFile>)> {
-        let hold = |n: usize| {
-            self.write(&name(n), &n.to_string());
-            let file = self.find(&name(n)).unwrap();
-            let access = OpenAccess::READ | OpenAccess::WRITE;
-            let held = self.fs().open(&Identity::root(), file, access).wait();
-            (file, held.unwrap())
-        };
-        (0..count).map(hold).collect()
+        (0..count).map(|n| self.hold_for(HERE, n)).collect()
     }
 
     fn remove(&self, n: usize) {
@@ -106,12 +109,11 @@ fn file_is_held_anew_while_a_name_of_it_is_removed() {
     let Some(export) = export() else { return };
     let held = export.hold_all(1);
     let fd = fs::File::open(export.path.join(name(0))).unwrap();
-    let stat = sys::stat(&fd, id::IdentifiedBy::Number).unwrap();
-    let removal = export.fs().layers.handles.begin_removal(&fd, &stat);
-    assert!(removal.is_some());
+    let removals = export.fs().layers.handles.begin_removal(&fd);
+    assert_eq!(removals.len(), 1);
     drop(held);
     let held = export.hold_all(1);
-    drop(removal);
+    drop(removals);
     export.check(&held);
     export.remove(0);
     export.check(&held);
@@ -211,7 +213,7 @@ fn holds_come_and_go_while_names_do() {
                     let made = export.fs().make(&who, root, name, super::file(0o600));
                     let made = made.wait().result.unwrap().file;
                     let held: Vec<_> = (0..3)
-                        .map(|_| export.fs().open(&who, made, OpenAccess::READ).wait())
+                        .map(|_| export.fs().open(&who, made, OpenAccess::READ, HERE).wait())
                         .collect();
                     assert!(held.iter().all(Result::is_ok));
                     if round % 2 == 0 {
@@ -228,4 +230,141 @@ fn holds_come_and_go_while_names_do() {
     });
     assert!(!export.fs().layers.files.has_holds());
     assert_eq!(export.fs().layers.files.kept(), 0);
+}
+
+/// Of which one is above the other, and has its files by a table.
+#[test]
+fn file_with_a_cold_hold_that_a_client_removes_by_another_export_lives_on() {
+    let Some(export) = export() else { return };
+    for handles in [Handles::Auto, Handles::Table] {
+        let held = export.hold_all(20);
+        export.write("other", "other");
+        export.check(&held);
+        let above = options().with_handles(handles);
+        let above = LocalFs::open(export.path.parent().unwrap(), above).unwrap();
+        let who = Identity::root();
+        let step = Step::new(b"export").unwrap();
+        let dir = above.lookup(&who, above.root(), step).wait();
+        let dir = dir.result.unwrap().file;
+        let name = |name: &'static [u8]| Name::new(name).unwrap();
+        let removed = above.remove(&who, dir, name(b"f0")).wait();
+        removed.result.unwrap();
+        let renamed = above.rename(&who, (dir, name(b"other")), (dir, name(b"f1")));
+        renamed.wait().result.unwrap();
+        export.check(&held);
+        assert_eq!(export.stat(held[0].0).unwrap().links, 0, "{handles:?}");
+        let replaced = fs::read(export.path.join("f1")).unwrap();
+        assert_eq!(replaced, b"other");
+        fs::remove_file(export.path.join("f1")).unwrap();
+    }
+}
+
+fn address(last: u8) -> PeerGroup {
+    PeerGroup::of([192, 0, 2, last].into())
+}
+
+#[test]
+fn address_that_removes_many_files_it_has_open_loses_its_own_and_not_those_of_others() {
+    let Some(export) = export() else { return };
+    let mut held: Vec<_> = (0..10).map(|n| export.hold_for(address(1), n)).collect();
+    (0..10).for_each(|n| export.remove(n));
+    let lives = |n: usize, file: FileId| match export.read(file) {
+        Ok(data) => {
+            assert_eq!(data, n.to_string().as_bytes());
+            true
+        }
+        Err(error) => {
+            assert_eq!(error, Error::Stale);
+            false
+        }
+    };
+    let living = |held: &[(FileId, Arc<dyn HeldFile>)]| -> Vec<usize> {
+        // Until others need it, a descriptor stays.
+        let others: Vec<_> = (20..40).map(|n| export.hold_for(address(9), n)).collect();
+        for (n, (file, _)) in (20..).zip(&others) {
+            assert!(lives(n, *file));
+        }
+        drop(others);
+        export.fs().layers.files.close_all();
+        let all = held.iter().enumerate();
+        all.filter(|(n, (file, _))| lives(*n, *file))
+            .map(|(n, _)| n)
+            .collect()
+    };
+    assert_eq!(living(&held), [0, 1, 2], "half of the descriptors");
+    for last in [2, 3] {
+        let n = held.len();
+        held.push(export.hold_for(address(last), n));
+        export.remove(n);
+    }
+    assert_eq!(living(&held), [2, 10, 11]);
+    // They have equal parts now.
+    let n = held.len();
+    held.push(export.hold_for(address(2), n));
+    export.remove(n);
+    assert_eq!(living(&held), [2, 10, 11]);
+    drop(held);
+    let again: Vec<_> = (0..3).map(|n| export.hold_for(address(1), n)).collect();
+    (0..3).for_each(|n| export.remove(n));
+    assert_eq!(living(&again), [0, 1, 2]);
+}
+
+#[test]
+fn file_without_a_name_that_several_addresses_hold_is_counted_for_one_that_still_does() {
+    let Some(export) = export() else { return };
+    let own = export.hold_for(address(2), 0);
+    export.remove(0);
+    let (file, first) = export.hold_for(address(1), 1);
+    let held = [2, 1].map(|last| export.hold_for(address(last), 1).1);
+    export.remove(1);
+    // That of address 1, which had none.
+    drop(first);
+    let [second, of_first] = held;
+    drop(of_first);
+    assert_eq!(export.read(file).unwrap(), b"1");
+    // Address 2 has two, and loses the first of them.
+    let others = [(3, 3), (4, 4)].map(|(last, n)| export.hold_for(address(last), n));
+    [3, 4].into_iter().for_each(|n| export.remove(n));
+    export.fs().layers.files.close_all();
+    assert_eq!(export.read(own.0), Err(Error::Stale));
+    for (n, (file, _)) in [3, 4].into_iter().zip(&others) {
+        assert_eq!(export.read(*file).unwrap(), n.to_string().as_bytes());
+    }
+    assert_eq!(export.read(file).unwrap(), b"1");
+    drop(second);
+    assert_eq!(export.read(file), Err(Error::Stale));
+}
+
+#[test]
+fn call_that_found_a_file_before_it_was_closed_and_held_sees_that_it_is_held() {
+    let Some(export) = export() else { return };
+    export.write(&name(0), "0");
+    let layers = &export.fs().layers;
+    let file = export.find(&name(0)).unwrap();
+    let node = layers.handles.node(file, Pace::Patient).unwrap();
+    layers.files.close_all();
+    let held = export.hold_all(1);
+    export.remove(0);
+    assert!(layers.files.attributes(&node).is_ok());
+    export.check(&held);
+    drop(held);
+    assert!(layers.files.attributes(&node).is_err());
+}
+
+#[test]
+fn path_of_a_held_file_is_told_without_a_descriptor_and_not_made_up() {
+    let Some(export) = export() else { return };
+    let held = export.hold_all(20);
+    export.remove(19);
+    export.check(&held);
+    let path = fs::canonicalize(&export.path).unwrap();
+    for (n, (_, held)) in held.iter().enumerate() {
+        let expected = match n {
+            19 => None,
+            _ => Some(path.join(name(n))),
+        };
+        let deleted = |path: &PathBuf| path.to_string_lossy().ends_with(" (deleted)");
+        assert_eq!(held.path().filter(|path| !deleted(path)), expected, "{n}");
+    }
+    assert!(export.fs().open_files() <= 8);
 }

@@ -48,7 +48,7 @@ impl Export {
     fn hold(&self, name: &str) -> Result<Arc<dyn HeldFile>, Error> {
         let access = OpenAccess::READ | OpenAccess::WRITE;
         let file = self.find(name)?;
-        self.fs().open(&Identity::root(), file, access).wait()
+        self.fs().open(&Identity::root(), file, access, HERE).wait()
     }
 
     fn locks(&self, name: &str) -> Arc<dyn LockFile> {
@@ -177,7 +177,7 @@ fn process_that_acts_for_nobody_holds_what_it_may_open() {
         fs::set_permissions(export.path.join("f"), mode).unwrap();
     };
     let f = export.find("f").unwrap();
-    let open = |access| export.fs().open(&Identity::root(), f, access).wait();
+    let open = |access| export.fs().open(&Identity::root(), f, access, HERE).wait();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             turns::drop_capabilities();
@@ -286,7 +286,8 @@ fn holds_of_one_file_come_and_go_at_the_same_time() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..200 {
-                    let open = export.fs().open(&Identity::root(), file, OpenAccess::READ);
+                    let root = Identity::root();
+                    let open = export.fs().open(&root, file, OpenAccess::READ, HERE);
                     let held = open.wait().unwrap();
                     assert_eq!(export.read(file).unwrap(), b"data");
                     drop(held);

@@ -8,6 +8,7 @@ use crate::fs::{
 use nfs_proto::v4::StateId;
 use nfs_proto::v4::file::{ReadArgs, WriteArgs};
 use nfs_proto::v4::open::CloseArgs;
+use oncrpc::PeerGroup;
 use oncrpc::xdr::Gather;
 use std::sync::Mutex;
 
@@ -78,8 +79,9 @@ impl FileSystem for Waiting {
         who: &Identity,
         file: FileId,
         access: OpenAccess,
+        holder: PeerGroup,
     ) -> Outcome<Result<Arc<dyn HeldFile>, Error>> {
-        self.pass(Point::Open, self.inner.open(who, file, access))
+        self.pass(Point::Open, self.inner.open(who, file, access, holder))
     }
 
     fn read(&self, who: &Identity, file: FileId, at: u64, count: u32) -> Outcome<Seen<ReadOut>> {

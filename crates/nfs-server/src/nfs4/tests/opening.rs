@@ -1,6 +1,7 @@
 //! Forms of OPEN and OPEN_DOWNGRADE.
 
 use super::*;
+use crate::fs::{Identity, SetAttributes};
 use nfs_proto::v4::StateId;
 use nfs_proto::v4::delegation::{Delegation, NoDelegation};
 use nfs_proto::v4::open::{DelegationWish, ExclusiveCreate, OpenDowngradeArgs};
@@ -142,6 +143,121 @@ fn exclusive_create_of_an_empty_file_is_known_again() {
         exclusive(1).ok();
         exclusive(1).ok();
         assert_eq!(exclusive(2).status(), Err(Status::Exist));
+    }
+}
+
+/// An EXCLUSIVE4_1 of `x`.
+fn exclusive<'a>(verifier: u8, attributes: &'a [Attribute<'a>]) -> ArgOp<'a> {
+    ArgOp::Open(OpenArgs {
+        how: OpenHow::Create(CreateHow::Exclusive41(ExclusiveCreate {
+            verifier: Verifier([verifier; 8]),
+            attributes: v4::fattr::Fattr::new(attributes).unwrap(),
+        })),
+        ..args("x", ShareAccess::WRITE, ShareDeny::empty())
+    })
+}
+
+/// The attributes that an OPEN has set, beside the times that keep the verifier.
+fn set_by(opened: &Results) -> Bitmap {
+    let opened = opened.all().1.into_iter().find_map(|result| match result {
+        ResOp::Open(Ok(opened)) => Some(opened),
+        _ => None,
+    });
+    let times = [AttributeNumber::TimeAccess, AttributeNumber::TimeModify];
+    let times = Bitmap::of(times.map(|number| number as u32));
+    let set = opened.expect("an OPEN").set;
+    assert_eq!(set & times, times);
+    set - times
+}
+
+fn numbers<const N: usize>(numbers: [AttributeNumber; N]) -> Bitmap {
+    Bitmap::of(numbers.map(|number| number as u32))
+}
+
+#[test]
+fn exclusive_create_of_a_file_with_a_size_is_known_again() {
+    for site in Site::all() {
+        let client = site.client(b"one");
+        // Also one that nobody may write to by its mode.
+        let attributes = [Attribute::Size(5), Attribute::Mode(0o440)];
+        let create = |verifier| {
+            let wanted = [AttributeNumber::Size, AttributeNumber::Mode];
+            client.at(&[], vec![exclusive(verifier, &attributes), get(&wanted)])
+        };
+        for _ in 0..2 {
+            let created = create(1);
+            assert_eq!(created.attributes(), attributes);
+            let set = numbers([AttributeNumber::Size, AttributeNumber::Mode]);
+            assert_eq!(set_by(&created), set);
+        }
+        assert_eq!(create(2).status(), Err(Status::Exist));
+        let supported = client.at(&[], vec![get(&[AttributeNumber::SuppAttrExclCreat])]);
+        let [Attribute::SuppAttrExclCreat(supported)] = supported.attributes()[..] else {
+            panic!("{supported:?}");
+        };
+        assert!(supported.contains(AttributeNumber::Size as u32));
+    }
+}
+
+#[test]
+fn group_that_a_user_gives_a_new_file_is_set_if_it_is_one_of_theirs_and_told_only_then() {
+    for site in Site::all() {
+        let is_local = site._dir.is_some();
+        if is_local && !LocalFs::acts_for_callers() {
+            continue;
+        }
+        let root = Identity::root();
+        let open_to_all =
+            site.fs
+                .set_attributes(&root, site.fs.root(), SetAttributes::mode(0o777), None);
+        open_to_all.wait().result.unwrap();
+        let client = site.client(b"one");
+        let cred = Credential::Sys(AuthSys {
+            uid: 1000,
+            gid: 1000,
+            gids: [2000].into_iter().collect(),
+            ..AuthSys::default()
+        });
+        let run = |operations: Vec<ArgOp<'_>>| {
+            client.sequence.set(client.sequence.get() + 1);
+            let mut all = vec![
+                client.sequence(client.sequence.get(), true),
+                ArgOp::PutRootFh,
+                lookup("srv"),
+                lookup("data"),
+            ];
+            all.extend(operations);
+            site.answer(compound_of(2, &cred, all), &client.caller)
+        };
+        let gid = |name: &'static [u8]| Attribute::OwnerGroup(nfs_proto::Bytes::new(name).unwrap());
+        let uid = |name: &'static [u8]| Attribute::Owner(nfs_proto::Bytes::new(name).unwrap());
+        let wanted = [AttributeNumber::Mode, AttributeNumber::OwnerGroup];
+        let theirs = [Attribute::Mode(0o4750), uid(b"1000"), gid(b"2000")];
+        for _ in 0..2 {
+            let created = run(vec![exclusive(1, &theirs), get(&wanted)]);
+            assert_eq!(
+                created.attributes(),
+                [Attribute::Mode(0o4750), gid(b"2000")],
+                "{is_local}"
+            );
+            let [mode, group] = wanted;
+            let set = numbers([mode, AttributeNumber::Owner, group]);
+            assert_eq!(set_by(&created), set);
+        }
+        run(vec![ArgOp::Remove(v4::directory::RemoveArgs {
+            name: name("x"),
+        })])
+        .ok();
+        let of_others = [Attribute::Mode(0o640), uid(b"0"), gid(b"3000")];
+        for _ in 0..2 {
+            let created = run(vec![exclusive(2, &of_others), get(&wanted)]);
+            assert_eq!(
+                created.attributes(),
+                [Attribute::Mode(0o640), gid(b"1000")],
+                "{is_local}"
+            );
+            assert_eq!(set_by(&created), numbers([AttributeNumber::Mode]));
+        }
     }
 }
 
