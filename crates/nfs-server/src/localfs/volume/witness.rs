@@ -40,16 +40,19 @@
 //!
 //! The lock of the state is a leaf, and is held for calls of the kernel that do not wait.
 
+mod barrier;
+mod source;
+
 use super::in_flight::InFlight;
 use crate::fs::{Attributes, Time};
 use crate::localfs::lru::Lru;
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::AtFlags;
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+pub(super) use barrier::passes_barrier;
+use rustix::fd::BorrowedFd;
+use rustix::fs::inotify::ReadFlags;
 use rustix::io::Errno;
 use smallvec::SmallVec;
+use source::{Inotify, Source};
 use std::collections::HashMap;
-use std::ffi::CStr;
 #[cfg(not(test))]
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -76,32 +79,6 @@ const EVENT: usize = 16;
 
 /// Bytes of the longest event. The kernel fills a buffer as long as the next one fits.
 const MAX_EVENT: usize = EVENT + 256;
-
-/// Bytes of a name that no file system has: those of ZFS have up to 1023. A path may have 4095.
-const TOO_LONG: usize = 1280;
-
-/// A name of that length.
-const NO_NAME: &CStr = {
-    static BYTES: [u8; TOO_LONG + 1] = {
-        let mut bytes = [b'-'; TOO_LONG + 1];
-        bytes[TOO_LONG] = 0;
-        bytes
-    };
-    match CStr::from_bytes_with_nul(&BYTES) {
-        Ok(name) => name,
-        Err(_) => panic!("the last byte alone is zero"),
-    }
-};
-
-/// Changes of names, and of the attributes of the directory itself. The same for its children comes with it, and has a name.
-const WATCHED: WatchFlags = WatchFlags::CREATE
-    .union(WatchFlags::DELETE)
-    .union(WatchFlags::MOVED_FROM)
-    .union(WatchFlags::MOVED_TO)
-    .union(WatchFlags::ATTRIB)
-    .union(WatchFlags::MOVE_SELF)
-    .union(WatchFlags::DELETE_SELF)
-    .union(WatchFlags::ONLYDIR);
 
 /// Identifies a directory among those of the machine, while it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -131,53 +108,6 @@ impl Kind {
         ];
         let found = kinds.iter().find(|(flag, _)| events.contains(*flag));
         found.map_or(Self::Other, |(_, kind)| *kind)
-    }
-}
-
-/// Takes the lock of a directory in the kernel once, so that the events of all changes before are queued. Returns whether it was taken for
-/// certain. It waits for whoever has it.
-///
-/// A name that is not cached is looked up under the lock, and every file system refuses one of that length there (ENAMETOOLONG).
-pub(super) fn passes_barrier(dir: BorrowedFd<'_>) -> bool {
-    barrier_answer(rustix::fs::statat(dir, NO_NAME, AtFlags::SYMLINK_NOFOLLOW).map(drop))
-}
-
-fn barrier_answer(answer: Result<(), Errno>) -> bool {
-    answer == Err(Errno::NAMETOOLONG)
-}
-
-/// Events of the kernel.
-trait Source: Send {
-    /// Watches a directory. Returns the number by which its events tell of it.
-    fn watch(&mut self, dir: BorrowedFd<'_>) -> Result<i32, Errno>;
-    fn unwatch(&mut self, watch: i32);
-    /// Reads events, without waiting for one (`AGAIN`).
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Errno>;
-}
-
-struct Inotify(OwnedFd);
-
-impl Inotify {
-    fn open() -> Result<Box<dyn Source>, Errno> {
-        let opened = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        Ok(Box::new(Self(opened)))
-    }
-}
-
-impl Source for Inotify {
-    fn watch(&mut self, dir: BorrowedFd<'_>) -> Result<i32, Errno> {
-        // There is no call relative to a directory.
-        let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
-        inotify::add_watch(&self.0, path, WATCHED)
-    }
-
-    fn unwatch(&mut self, watch: i32) {
-        // It may be gone with its directory.
-        let _ = inotify::remove_watch(&self.0, watch);
-    }
-
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
-        rustix::io::retry_on_intr(|| rustix::io::read(&self.0, &mut *buffer))
     }
 }
 

@@ -602,7 +602,10 @@ fn file_system_that_cannot_be_probed_is_taken_for_the_coarsest() {
 /// On tmpfs the ctime of a directory from which a name is removed may be the same.
 #[test]
 fn directories_in_memory_are_told_apart_where_only_files_have_fine_times() {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        eprintln!("no tmpfs: skipped");
+        return;
+    };
     let root = std::fs::File::open(dir.path()).unwrap();
     let in_flight = Arc::default();
     let witness = Witness::new(true, Arc::clone(&in_flight));

@@ -483,24 +483,3 @@ fn watch_ends_with_its_directory() {
     watched.witness.end_round();
     assert_eq!(watched.witness.len(), 0);
 }
-
-#[test]
-fn lock_of_a_directory_is_taken_for_certain_only_if_the_name_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let open = File::open(dir.path()).unwrap();
-    assert!(passes_barrier(open.as_fd()));
-    let file = tempfile::tempfile().unwrap();
-    assert!(!passes_barrier(file.as_fd()));
-    // It is refused before its file system is asked.
-    std::fs::remove_dir(dir.path()).unwrap();
-    assert!(!passes_barrier(open.as_fd()));
-    for answer in [
-        Ok(()),
-        Err(Errno::NOENT),
-        Err(Errno::ACCESS),
-        Err(Errno::INVAL),
-        Err(Errno::ROFS),
-    ] {
-        assert!(!barrier_answer(answer), "{answer:?}");
-    }
-}
