@@ -6,8 +6,8 @@
 //! **Fine times** (multigrain, Linux 6.13): the kernel gives a change another ctime than the state that was last looked at. The
 //! value is the ctime in nanoseconds, and nothing is added.
 //!
-//! In memory only those of files are fine: tmpfs gives the directory of a name that is removed or linked the ctime that the file gets (Linux
-//! 6.18), which may be the one that it has.
+//! In memory only those of files are fine: tmpfs gives the directory of a name that is removed or linked the ctime that the file
+//! gets (Linux 6.18), which may be the one that it has.
 //!
 //! **Coarse times**: all changes within a tick of the kernel's clock, or within a second on some file systems, have one ctime *c*.
 //! With *t* as the longer of the two:
@@ -22,10 +22,11 @@
 //!   each look has a value of its own.
 //! - If the clock is set back, ctimes come for a second time. States with those have values of their own at each look until they
 //!   change again, as long as this run lasts. Of what was told before it, only a state with the same nanosecond could be mistaken.
-//! - A directory whose names clients change is watched, and changes by local programs are counted too ([`witness`](super::witness)). Its
-//!   value is *c* with the number of all changes from the first tick on, and stays when the state settles: what clients know of the
-//!   directory remains valid. Events are counted by stripes as changes are, and the end of a watch counts as an event, so
-//!   that a number from before a time without a watch never comes again. A directory that is not watched any more has *c* + 2 *t*.
+//! - A directory whose names clients change is watched, and changes by local programs are counted too
+//!   ([`witness`](super::witness)). Its value is *c* with the number of all changes from the first tick on, and stays when the
+//!   state settles: what clients know of the directory remains valid. Events are counted by stripes as changes are, and the end
+//!   of a watch counts as an event, so that a number from before a time without a watch never comes again. A directory that is
+//!   not watched any more has *c* + 2 *t*.
 //!
 //! Values of their own are numbers of 63 bits from a random start, with the highest bit set, which ctimes have not until 2262.
 //!

@@ -1,42 +1,43 @@
 //! Sees changes of directories by local programs.
 //!
-//! A directory whose names clients change is watched (inotify(7)). The kernel queues an event of each change of names while it holds
-//! the lock of the directory, and of most changes of attributes, so that a change that another program has completed is in the queue.
-//! Each event raises the *sequence number* of its directory: as long as that stays, nobody has changed it.
+//! A directory whose names clients change is watched (inotify(7)). The kernel queues an event of each change of names while it
+//! holds the lock of the directory, and of most changes of attributes, so that a change that another program has completed is in
+//! the queue. Each event raises the *sequence number* of its directory: as long as that stays, nobody has changed it.
 //!
-//! **A change by a client** opens a [`Window`]. At its end the queue is read, which is the only system call that a change costs where
-//! times are coarse. If the events of the directory within the window are exactly those of the client's own change, nobody else changed
-//! the directory in between. An event that was queued before the window and not read counts as one within it. That takes nothing away:
-//! the client has not seen that change either.
+//! **A change by a client** opens a [`Window`]. At its end the queue is read, which is the only system call that a change costs
+//! where times are coarse. If the events of the directory within the window are exactly those of the client's own change, nobody
+//! else changed the directory in between. An event that was queued before the window and not read counts as one within it. That
+//! takes nothing away: the client has not seen that change either.
 //!
-//! - Events are compared by their kinds. The own change succeeded, so that its events are among them, and each kind comes as often as
-//!   expected only if there are no others.
-//! - The kernel drops an event that is equal to the last one in the queue. Two equal events of one name can follow each other only if a
-//!   name is replaced twice by a rename: all others need an event in between, by which the name goes or comes. So after a rename
-//!   it is also checked that the renamed file still has as many names.
-//! - **The barrier.** A change takes effect before its event is queued, both under the lock of the directory. Where the value of the
-//!   change attribute is a bare ctime, a look may see the ctime of a change of which the event comes later, and which changes nothing that a
-//!   client could see after that. So the lock is taken once between the look and the reading of the queue: by a lookup of a name longer
-//!   than any file system has ([`passes_barrier`]), which waits for its holder, finds nothing, and is refused under the lock. A lookup,
-//!   and not a removal, as it needs no right to write, is not held up by a frozen file system, and is no attempt of a removal for
-//!   those who log these. Any other answer means that the lock may not have been taken, and then nothing is claimed. Where values have the
-//!   sequence number in them, a change counts as made when its event is queued: until then nobody can list the directory,
-//!   and after that it has another value. There is no barrier then.
+//! - Events are compared by their kinds. The own change succeeded, so that its events are among them, and each kind comes as
+//!   often as expected only if there are no others.
+//! - The kernel drops an event that is equal to the last one in the queue. Two equal events of one name can follow each other
+//!   only if a name is replaced twice by a rename: all others need an event in between, by which the name goes or comes. So after
+//!   a rename it is also checked that the renamed file still has as many names.
+//! - **The barrier.** A change takes effect before its event is queued, both under the lock of the directory. Where the value of
+//!   the change attribute is a bare ctime, a look may see the ctime of a change of which the event comes later, and which changes
+//!   nothing that a client could see after that. So the lock is taken once between the look and the reading of the queue: by a
+//!   lookup of a name longer than any file system has ([`passes_barrier`]), which waits for its holder, finds nothing, and is
+//!   refused under the lock. A lookup, and not a removal, as it needs no right to write, is not held up by a frozen file system,
+//!   and is no attempt of a removal for those who log these. Any other answer means that the lock may not have been taken, and
+//!   then nothing is claimed. Where values have the sequence number in them, a change counts as made when its event is queued:
+//!   until then nobody can list the directory, and after that it has another value. There is no barrier then.
 //! - When a watch begins, the lock is taken once too: a change that holds it may have looked for watches before.
 //!
-//! **A look at a directory** where times are coarse: the queue is read before and after. If both times the sequence number is the same,
-//! the state is the one of that number, and has its value, which it then keeps. Once its ctime is over it is *kept* without reading the
-//! queue. Only a change that held the lock for that long after it set the ctime is seen late then, at the end of the round.
+//! **A look at a directory** where times are coarse: the queue is read before and after. If both times the sequence number is the
+//! same, the state is the one of that number, and has its value, which it then keeps. Once its ctime is over it is *kept* without
+//! reading the queue. Only a change that held the lock for that long after it set the ctime is seen late then, at the end of the
+//! round.
 //!
-//! What sets the modification time alone causes no event that could be had without one for each write to a file in the directory. So
-//! attributes are compared too, and a state with other ones is another state.
+//! What sets the modification time alone causes no event that could be had without one for each write to a file in the directory.
+//! So attributes are compared too, and a state with other ones is another state.
 //!
-//! **One instance of inotify for the process**: a user may have 128 in all, and a server that crosses mounts has hundreds of exports.
-//! It is made when a client first changes a directory. A watch does not keep a file system from being unmounted, and ends with it and
-//! with its directory. The watches that an export began end with it.
+//! **One instance of inotify for the process**: a user may have 128 in all, and a server that crosses mounts has hundreds of
+//! exports. It is made when a client first changes a directory. A watch does not keep a file system from being unmounted, and
+//! ends with it and with its directory. The watches that an export began end with it.
 //!
-//! Where there is no watch nothing is claimed: where the kernel refuses (limits, rights, seccomp), and on file systems that change
-//! without it, behind a network, in another process, or in the layers below.
+//! Where there is no watch nothing is claimed: where the kernel refuses (limits, rights, seccomp), and on file systems that
+//! change without it, behind a network, in another process, or in the layers below.
 //!
 //! The lock of the state is a leaf, and is held for calls of the kernel that do not wait.
 
@@ -196,8 +197,8 @@ impl Witness {
         Some(BeforeLook { id, sequence })
     }
 
-    /// Returns the value of the state that was looked at since: the one that it has, or the one that is made of a number that is larger for each
-    /// later state. `None` if the directory changed meanwhile. With `is_over` no later change has this ctime.
+    /// Returns the value of the state that was looked at since: the one that it has, or the one that is made of a number that is
+    /// larger for each later state. `None` if the directory changed meanwhile. With `is_over` no later change has this ctime.
     pub(super) fn after_look(
         &self,
         before: BeforeLook,
@@ -661,8 +662,8 @@ impl Window {
         self.watches.state().rest(self.id);
     }
 
-    /// Returns the value of the state before the change, valid if nobody else changes the directory in the window: the one that it has, or
-    /// the one that is made of its number. `None` if somebody did already.
+    /// Returns the value of the state before the change, valid if nobody else changes the directory in the window: the one that
+    /// it has, or the one that is made of its number. `None` if somebody did already.
     pub(super) fn before(
         &self,
         attributes: &Attributes,
@@ -674,7 +675,8 @@ impl Window {
         is_same.then(|| watched.tell(attributes, false, value_of))
     }
 
-    /// Reads the events, and returns whether they are exactly those of the `own` change, and it is `certain`, which is asked afterwards.
+    /// Reads the events, and returns whether they are exactly those of the `own` change, and it is `certain`, which is asked
+    /// afterwards.
     pub(super) fn end(self, own: &[Kind], certain: impl FnOnce() -> bool) -> bool {
         let mut state = self.watches.state();
         let is_alone = state.end(self.id, own, certain).is_some();

@@ -35,8 +35,8 @@ pub(in crate::localfs) struct Claim {
 }
 
 impl NameChange<'_> {
-    /// Leaves a rename between two directories to be seen in both or none: the events of two renames of files of other directories to one
-    /// name are one, unless there is another one between them, as that of the other directory of this rename.
+    /// Leaves a rename between two directories to be seen in both or none: the events of two renames of files of other
+    /// directories to one name are one, unless there is another one between them, as that of the other directory of this rename.
     pub(in crate::localfs) fn see_both_or_none(one: &mut Self, other: &mut Self) {
         if one.window.is_none() || other.window.is_none() {
             (one.window, other.window) = (None, None);
@@ -88,7 +88,8 @@ impl ChangeValues {
         Ok(seen)
     }
 
-    /// Looks at the directory of `fd` after the change was made, or failed. The value of the look before is valid only if the claim says so.
+    /// Looks at the directory of `fd` after the change was made, or failed. The value of the look before is valid only if the
+    /// claim says so.
     pub(in crate::localfs) fn after_names<T: Looked>(
         &self,
         change: NameChange<'_>,

@@ -178,7 +178,8 @@ impl World {
         self.tell(state.unwrap())
     }
 
-    /// Changes a name in the directory through the server, while something happens at some moments. Returns the values before and after.
+    /// Changes a name in the directory through the server, while something happens at some moments. Returns the values before and
+    /// after.
     fn serve_name(&self, succeeds: bool, happens: impl Fn(Moment)) -> (u64, u64, Claim) {
         let values = self.values.borrow();
         let changing = values.in_flight.begin(INO, true);

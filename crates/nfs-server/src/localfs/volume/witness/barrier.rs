@@ -21,8 +21,8 @@ const NO_NAME: &CStr = {
     }
 };
 
-/// Takes the lock of a directory in the kernel once, so that the events of all changes before are queued. Returns whether it was taken for
-/// certain. It waits for whoever has it.
+/// Takes the lock of a directory in the kernel once, so that the events of all changes before are queued. Returns whether it was
+/// taken for certain. It waits for whoever has it.
 ///
 /// A name that is not cached is looked up under the lock, and every file system refuses one of that length there (ENAMETOOLONG).
 pub(in crate::localfs::volume) fn passes_barrier(dir: BorrowedFd<'_>) -> bool {
