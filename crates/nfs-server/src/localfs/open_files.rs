@@ -22,7 +22,7 @@ mod unnamed;
 
 use crate::fs::{Attributes, Error, FileId};
 use crate::localfs::id;
-use crate::localfs::sys::{self, Pace, Stat, Stop, Try};
+use crate::localfs::sys::{self, Stat, Stop, Try};
 use crate::localfs::volume::Volume;
 use crate::localfs::volume::change_values::During;
 use crate::localfs::volume::change_values::names::{Claim, NameChange, Own};
@@ -167,19 +167,19 @@ impl OpenFiles {
         self.named(node, self.volume.attributes_during(&node.path, changing))
     }
 
-    /// Begins a change of the names of a directory, in the turn of the caller.
+    /// Begins a change of the names of a directory, in the turn of the caller, who `has_rights` to it, if asked.
     pub(in crate::localfs) fn begin_names<'a>(
         &self,
         dir: &Node,
         changing: Changing<'a>,
-        pace: Pace,
+        has_rights: impl FnOnce() -> bool,
     ) -> NameChange<'a> {
         let id = DirectoryId {
             device: dir.device,
             ino: dir.ino,
         };
         self.volume
-            .begin_names((id, dir.path.as_fd()), changing, pace)
+            .begin_names((id, dir.path.as_fd()), changing, has_rights)
     }
 
     /// Returns the attributes of a directory before its names change.

@@ -177,15 +177,15 @@ impl Volume {
         seen.map(|seen| seen.attributes)
     }
 
-    /// Begins a change of the names of a directory, in the turn of the caller.
+    /// Begins a change of the names of a directory, in the turn of the caller, who `has_rights` to it, if asked.
     pub(in crate::localfs) fn begin_names<'a>(
         &self,
         dir: (DirectoryId, BorrowedFd<'_>),
         changing: Changing<'a>,
-        pace: Pace,
+        has_rights: impl FnOnce() -> bool,
     ) -> NameChange<'a> {
         self.changes
-            .begin_names(self.is_closed(), dir, changing, pace)
+            .begin_names(self.is_closed(), dir, changing, has_rights)
     }
 
     /// Returns the attributes of a directory before its names change.

@@ -65,7 +65,8 @@ pub(super) fn in_turn<T, E>(
     let wcc = Wcc {
         before: is_alone.then(|| before.before()),
         after,
-        atomic: is_alone && result.is_ok() && layers.volume.is_closed(),
+        // Others may change the file unseen.
+        atomic: false,
     };
     Ok((wcc, result))
 }

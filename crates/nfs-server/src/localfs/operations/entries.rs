@@ -12,7 +12,7 @@ use crate::localfs::pending_syncs::PendingSyncs;
 use crate::localfs::sys::{self, Pace, Stat, Stop, Try};
 use crate::localfs::volume::change_values::names::{Claim, NameChange, Own};
 use crate::localfs::volume::witness::Kind;
-use crate::permission::{self, EXECUTE};
+use crate::permission::{self, EXECUTE, WRITE};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
@@ -37,8 +37,8 @@ pub(in crate::localfs) struct Turn<'a> {
     pub(in crate::localfs) names: Names<'a>,
     /// Changes that were made in each of the directories.
     own: [&'static [Kind]; 2],
-    /// A file that was renamed, and the number of its names.
-    renamed: Option<(BorrowedFd<'a>, u32)>,
+    /// A file that was renamed, and the directory and name that it has.
+    renamed: Option<(&'a Stat, BorrowedFd<'a>, &'a [u8])>,
 }
 
 impl<'a> Turn<'a> {
@@ -66,13 +66,13 @@ impl<'a> Turn<'a> {
         self.own[0] = &[Kind::Gone];
     }
 
-    /// Notes that a file with that many names was renamed.
-    fn note_renamed(&mut self, file: BorrowedFd<'a>, links: u32) {
+    /// Notes that a file was renamed to a name in a directory.
+    fn note_renamed(&mut self, file: &'a Stat, to: &'a Node, name: &'a [u8]) {
         self.own = match self.dirs[1].1 {
             None => [&[Kind::MovedFrom, Kind::MovedTo], &[]],
             Some(_) => [&[Kind::MovedFrom], &[Kind::MovedTo]],
         };
-        self.renamed = Some((file, links));
+        self.renamed = Some((file, to.path.as_fd(), name));
     }
 }
 
@@ -94,15 +94,20 @@ impl Told {
     }
 }
 
+/// Whether a file has this name.
+pub(in crate::localfs) fn is_at(file: &Stat, dir: BorrowedFd<'_>, name: &[u8]) -> bool {
+    sys::open_entry(dir, name, Pace::Patient)
+        .and_then(sys::attributes_on_device)
+        .is_ok_and(|now| {
+            (now.device, now.attributes.fileid) == (file.device, file.attributes.fileid)
+        })
+}
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let renamed = self.renamed;
         // One that replaces the file by another has an equal event, which the kernel drops.
-        let stands = || {
-            renamed.is_none_or(|(file, links)| {
-                sys::attributes(file).is_ok_and(|now| now.links >= links)
-            })
-        };
+        let stands = || renamed.is_none_or(|(file, to, name)| is_at(file, to, name));
         for ((dir, told), events) in self.dirs.iter_mut().zip(self.own) {
             if let Some((change, told)) = told.take() {
                 let own = Own {
@@ -196,18 +201,29 @@ pub(in crate::localfs) fn found(layers: &Layers, node: &Node) -> Try<Found> {
     })
 }
 
+/// Begins a change of the names of a directory. It is watched only for a caller with the right to change it.
+fn begin_names<'a>(layers: &'a Layers, who: &Identity, dir: &Node, pace: Pace) -> NameChange<'a> {
+    let changing = layers.turns.begin(dir.ino, true);
+    layers.files.begin_names(dir, changing, || {
+        sys::attributes(&dir.path).is_ok_and(|now| {
+            let want = WRITE | EXECUTE;
+            now.is_directory() && layers.rights.check(who, dir, &now, want, pace).is_ok()
+        })
+    })
+}
+
 /// Runs a change of a directory, and returns the attributes before and after. The turn ends
 /// when `change` drops it.
 pub(in crate::localfs) fn change_directory<T>(
     layers: &Layers,
+    who: &Identity,
     dir: FileId,
     pace: Pace,
     change: impl FnOnce(&Arc<Node>, &Attributes, Turn<'_>) -> Try<T>,
 ) -> Try<Changed<T>> {
     let node = layers.handles.node(dir, pace)?;
     let names = layers.turns.names([node.ino; 2], pace)?;
-    let changing = layers.turns.begin(node.ino, true);
-    let changing = layers.files.begin_names(&node, changing, pace);
+    let changing = begin_names(layers, who, &node, pace);
     let before = layers.files.attributes_before_names(&node, &changing)?;
     let mut told = Told::default();
     let dirs = [(&*node, Some((changing, &mut told))), (&*node, None)];
@@ -232,7 +248,7 @@ pub(in crate::localfs) fn remove(
     pace: Pace,
     pending: &mut PendingSyncs,
 ) -> Try<Changed<()>> {
-    change_directory(layers, dir, pace, |node, before, mut turn| {
+    change_directory(layers, who, dir, pace, |node, before, mut turn| {
         layers.rights.check(who, node, before, EXECUTE, pace)?;
         // The open descriptor keeps the data until after the lock is released: freeing it takes
         // time.
@@ -273,12 +289,8 @@ pub(in crate::localfs) fn rename(
     let to_node = layers.handles.node(to.0, pace)?;
     let names = layers.turns.names([from_node.ino, to_node.ino], pace)?;
     let one = from_node.id() == to_node.id();
-    let begin = |node: &Node| {
-        let changing = layers.turns.begin(node.ino, true);
-        layers.files.begin_names(node, changing, pace)
-    };
-    let mut from_changing = begin(&from_node);
-    let mut to_changing = (!one).then(|| begin(&to_node));
+    let mut from_changing = begin_names(layers, who, &from_node, pace);
+    let mut to_changing = (!one).then(|| begin_names(layers, who, &to_node, pace));
     if let Some(to_changing) = &mut to_changing {
         NameChange::see_both_or_none(&mut from_changing, to_changing);
     }
@@ -335,7 +347,7 @@ fn rename_entry(
         layers.rights.check(who, to, to_before, EXECUTE, pace)?;
     }
     let (open, moving) = layers.files.open_entry(from, from_name, pace)?;
-    // It looks at the open file when it ends.
+    // It looks for the file when it ends.
     let mut turn = turn;
     let is_directory = moving.attributes.is_directory();
     let one = from.id() == to.id();
@@ -389,11 +401,11 @@ fn rename_entry(
         if replaced.is_same(&moving) && sys::open_entry(&from.path, from_name, pace).is_ok() {
             return Ok(());
         }
-        turn.note_renamed(open.as_fd(), moving.attributes.links);
+        turn.note_renamed(&moving, to, to_name);
         let last = replaced.attributes.is_directory() || is_last(layers, fd, replaced);
         gone = layers.handles.removed(to.number, to_name, replaced, last);
     } else {
-        turn.note_renamed(open.as_fd(), moving.attributes.links);
+        turn.note_renamed(&moving, to, to_name);
     }
     let moved = note_place(
         layers,
@@ -457,7 +469,7 @@ pub(in crate::localfs) fn link(
     pending: &mut PendingSyncs,
 ) -> Try<Linked> {
     let node = layers.handles.node(file, Pace::Patient)?;
-    let changed = change_directory(layers, dir, Pace::Patient, |to, _, mut turn| {
+    let changed = change_directory(layers, who, dir, Pace::Patient, |to, _, mut turn| {
         if node.is_directory() {
             return Err(Error::Invalid.into());
         }

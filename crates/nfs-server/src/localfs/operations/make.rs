@@ -39,7 +39,7 @@ pub(in crate::localfs) fn make(
     if pace == Pace::Quick && !matches!(what, Make::File(_)) {
         return Err(Stop::WouldBlock);
     }
-    entries::change_directory(layers, dir, pace, |node, _, turn| {
+    entries::change_directory(layers, who, dir, pace, |node, _, turn| {
         let maker = Maker {
             layers,
             who,
@@ -572,8 +572,12 @@ mod tests {
         let layers = &local.layers;
         let make = |name: &'static str| {
             let root = layers.files.root().id();
-            let changed =
-                entries::change_directory(layers, root, Pace::Patient, |node, _, turn| {
+            let changed = entries::change_directory(
+                layers,
+                &Identity::root(),
+                root,
+                Pace::Patient,
+                |node, _, turn| {
                     let maker = Maker {
                         layers,
                         who: &Identity::root(),
@@ -587,7 +591,8 @@ mod tests {
                         rustix::fs::renameat(root, name, root, "new")
                     });
                     made.map(|_| ())
-                });
+                },
+            );
             changed.unwrap().result
         };
         assert_eq!(make("victim"), Err(Error::Busy));
@@ -605,8 +610,12 @@ mod tests {
             opening.volume.local = local;
             let layers = &Layers::over(opening);
             let root = layers.files.root().id();
-            let changed =
-                entries::change_directory(layers, root, Pace::Patient, |node, _, turn| {
+            let changed = entries::change_directory(
+                layers,
+                &Identity::root(),
+                root,
+                Pace::Patient,
+                |node, _, turn| {
                     let maker = Maker {
                         layers,
                         who: &Identity::root(),
@@ -619,7 +628,8 @@ mod tests {
                         rustix::fs::chmodat(&layers.files.root().path, name, mode, AtFlags::empty())
                     });
                     made.map(|_| ())
-                });
+                },
+            );
             changed.unwrap().result
         };
         assert_eq!(make(true, "one"), Err(Error::Busy));
@@ -649,16 +659,22 @@ mod tests {
         let (file, _held) = open("new");
         let _others: Vec<_> = (0..20).map(|n| open(&n.to_string())).collect();
         let root = local.root();
-        let unmade = entries::change_directory(layers, root, Pace::Patient, |node, _, turn| {
-            let maker = Maker {
-                layers,
-                who: &who,
-                dir: node,
-                name: b"new",
-            };
-            maker.unmake(&turn.names, |_| true);
-            Ok(())
-        });
+        let unmade = entries::change_directory(
+            layers,
+            &Identity::root(),
+            root,
+            Pace::Patient,
+            |node, _, turn| {
+                let maker = Maker {
+                    layers,
+                    who: &who,
+                    dir: node,
+                    name: b"new",
+                };
+                maker.unmake(&turn.names, |_| true);
+                Ok(())
+            },
+        );
         unmade.unwrap().result.unwrap();
         assert!(!dir.path().join("new").exists());
         layers.files.close_all();

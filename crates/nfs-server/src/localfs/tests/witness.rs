@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fs::{SetTime, Wcc};
-use crate::localfs::operations::entries::change_directory;
+use crate::localfs::operations::entries::{change_directory, is_at};
 use crate::localfs::volume::change_values::ChangeValues;
 use crate::localfs::volume::change_values::names::{Claim, Own};
 use crate::localfs::volume::in_flight::InFlight;
@@ -151,19 +151,25 @@ type Local<'a> = &'a dyn Fn(&Path);
 fn make_while(export: &Export, of: &str, at: At, local: Local<'_>) -> Wcc {
     let layers = &export.fs().layers;
     let root = export.fs().root();
-    let done = change_directory(layers, root, Pace::Patient, |node, _, mut turn| {
-        if at == At::Before {
-            local(&export.path);
-        }
-        let mode = rustix::fs::Mode::from_raw_mode(0o700);
-        rustix::fs::mkdirat(&node.path, of, mode)?;
-        turn.note_made();
-        if at == At::After {
-            local(&export.path);
-        }
-        drop(turn);
-        Ok(())
-    });
+    let done = change_directory(
+        layers,
+        &Identity::root(),
+        root,
+        Pace::Patient,
+        |node, _, mut turn| {
+            if at == At::Before {
+                local(&export.path);
+            }
+            let mode = rustix::fs::Mode::from_raw_mode(0o700);
+            rustix::fs::mkdirat(&node.path, of, mode)?;
+            turn.note_made();
+            if at == At::After {
+                local(&export.path);
+            }
+            drop(turn);
+            Ok(())
+        },
+    );
     let done = done.unwrap();
     assert_eq!(done.result, Ok(()));
     done.wcc
@@ -316,7 +322,7 @@ fn nothing_is_claimed_where_the_kernel_does_not_tell_of_all_changes() {
 }
 
 #[test]
-fn changes_are_atomic_at_once_where_no_local_user_can_reach_the_export() {
+fn changes_where_no_other_user_can_reach_the_export_are_atomic_only_if_they_are_seen() {
     for watched in [true, false] {
         let mut export = Export::in_memory();
         export.restart_with(|opening| {
@@ -331,7 +337,8 @@ fn changes_are_atomic_at_once_where_no_local_user_can_reach_the_export() {
         // With a table of handles it depends on its rows.
         assert!(made.is_ready() || !export.fs().has_kernel_handles());
         let made = made.wait();
-        assert!(made.wcc.atomic);
+        // Root is no other user.
+        assert_eq!(made.wcc.atomic, watched);
         let f = made.result.unwrap().file;
         let user = XattrName::new(b"name").unwrap();
         let value = Bytes::from_static(b"value");
@@ -339,12 +346,11 @@ fn changes_are_atomic_at_once_where_no_local_user_can_reach_the_export() {
             .fs()
             .set_xattr(&who, f, user, value, SetXattr::Either);
         let set = set.wait();
-        assert!(set.wcc.atomic || set.result == Err(Error::NotSupported));
-        // Root is no such user, and is seen where the directory is watched.
+        assert!(!set.wcc.atomic && set.wcc.after.is_some());
         let raced = make_while(&export, "raced", At::After, &|dir| {
             fs::write(dir.join("new"), b"").unwrap();
         });
-        assert_eq!(raced.atomic, !watched);
+        assert!(!raced.atomic);
     }
 }
 
@@ -361,17 +367,18 @@ fn rename_whose_file_is_replaced_is_not_taken_for_the_only_one() {
         let renamed = [Kind::MovedFrom, Kind::MovedTo];
         let run = |from: &str, local: &dyn Fn()| {
             let changing = layers.turns.begin(root.ino, true);
-            let change = layers.files.begin_names(&root, changing, Pace::Patient);
+            let change = layers.files.begin_names(&root, changing, || true);
             layers
                 .files
                 .attributes_before_names(&root, &change)
                 .unwrap();
             let moving = fs::File::open(export.path.join(from)).unwrap();
+            let moving = sys::stat(&moving, layers.volume.by).unwrap();
             fs::rename(export.path.join(from), export.path.join("to")).unwrap();
             local();
             let own = Own {
                 events: &renamed,
-                stands: &|| sys::attributes(&moving).unwrap().links >= 1,
+                stands: &|| is_at(&moving, root.path.as_fd(), b"to"),
             };
             let after = layers.files.attributes_after_names(&root, change, &own);
             after.unwrap().1
@@ -384,7 +391,34 @@ fn rename_whose_file_is_replaced_is_not_taken_for_the_only_one() {
         });
         assert_eq!(raced, Claim::default(), "{times:?}");
         assert_ne!(export.stat(root.id()).unwrap().change, before);
+        // It has as many names as before.
+        fs::write(export.path.join("b"), "").unwrap();
+        fs::write(export.path.join("elsewhere/c"), "").unwrap();
+        let raced = run("b", &|| {
+            let (to, elsewhere) = (export.path.join("to"), export.path.join("elsewhere"));
+            fs::hard_link(&to, elsewhere.join("l")).unwrap();
+            fs::rename(elsewhere.join("c"), to).unwrap();
+        });
+        assert_eq!(raced, Claim::default(), "{times:?}");
     }
+}
+
+#[test]
+fn client_without_rights_costs_no_watch() {
+    let export = export_with(Times::Coarse);
+    let layers = &export.fs().layers;
+    if !layers.rights.acts_for_callers() {
+        eprintln!("not root: skipped");
+        return;
+    }
+    let root = export.fs().root();
+    let watched = || layers.volume.changes.witness().len();
+    let other = Identity::new(12345, 12345);
+    let refused = export.fs().make(&other, root, name("f"), file(0o600));
+    assert_eq!(refused.wait().result.map(|_| ()), Err(Error::Access));
+    assert_eq!(watched(), 0);
+    make(&export, root, "f", file(0o600));
+    assert_eq!(watched(), 1);
 }
 
 /// The event of a rename by a local program is in the queue, and the one of the client's rename to the same name is dropped.
@@ -409,7 +443,7 @@ fn rename_from_a_directory_that_is_not_seen_is_not_told_by_the_events_of_the_oth
         let told = export.stat(root).unwrap().change;
         // Another change has its window in the directory.
         let changing = layers.turns.begin(node.ino, true);
-        let _window = layers.files.begin_names(&node, changing, Pace::Patient);
+        let _window = layers.files.begin_names(&node, changing, || true);
         fs::rename(elsewhere, export.path.join("to")).unwrap();
         let renamed = export.fs().rename(&who, (d, name("x")), (root, name("to")));
         let to = renamed.wait().to;

@@ -36,7 +36,7 @@
 pub(in crate::localfs) mod names;
 
 use super::in_flight::{Changing, InFlight};
-use super::witness::{DirectoryId, Known, Witness};
+use super::witness::{DirectoryId, Known, Number, Witness};
 use crate::fs::{Attributes, ChangeKind, Time};
 use crate::localfs::sys::{self, OnDevice, Stat};
 use crate::localfs::volume::kind::FsKind;
@@ -228,7 +228,7 @@ impl ChangeValues {
             let value = self
                 .witness
                 .after_look(before, attributes, is_over, |number| {
-                    coarse.value(ctime, now, Some(number), true)
+                    coarse.counted(ctime, now, number)
                 });
             if let Some(value) = value {
                 attributes.change = value;
@@ -461,9 +461,17 @@ impl Coarse {
     /// Returns the value of a state that was looked at after `now`, with the number of changes through this server that led to it, if
     /// that is known. With `alone` there are no others.
     fn value(&self, ctime: Time, now: u64, changes: Option<u64>, alone: bool) -> u64 {
-        if let Some(value) = self.settled(ctime, now) {
-            return value;
-        }
+        let settled = self.settled(ctime, now);
+        settled.unwrap_or_else(|| self.unsettled(ctime, now, changes, alone))
+    }
+
+    /// Returns the value of a state of a directory that is watched, and was looked at after `now`.
+    fn counted(&self, ctime: Time, now: u64, of: Number) -> u64 {
+        let settled = self.settled(ctime, now).filter(|_| of.may_settle);
+        settled.unwrap_or_else(|| self.unsettled(ctime, now, Some(of.number), true))
+    }
+
+    fn unsettled(&self, ctime: Time, now: u64, changes: Option<u64>, alone: bool) -> u64 {
         let ctime = ctime.as_change();
         let ticked = ctime
             .checked_add(self.steps.grain)

@@ -1,7 +1,6 @@
 //! Values of a directory around a change of its names by a client, and whether nobody else changed it in between.
 
 use super::{ChangeValues, During, Looked};
-use crate::localfs::sys::Pace;
 use crate::localfs::volume::in_flight::Changing;
 use crate::localfs::volume::witness::{DirectoryId, Kind, Window, passes_barrier};
 use rustix::fd::BorrowedFd;
@@ -12,9 +11,8 @@ pub(in crate::localfs) struct NameChange<'a> {
     changing: Changing<'a>,
     /// `None` if local programs may change the directory unseen.
     window: Option<Window>,
-    /// Whether no local program can change the directory.
+    /// Whether no other user of this machine can reach the directory. Root can, and what has it open.
     alone: bool,
-    pace: Pace,
 }
 
 /// Changes that a client made.
@@ -45,26 +43,26 @@ impl NameChange<'_> {
 }
 
 impl ChangeValues {
-    /// Begins a change of names, with the turn in the directory. With `alone` no local program can change it.
+    /// Begins a change of names, with the turn in the directory. With `alone` no other user of this machine can reach it. It is watched
+    /// from now on if the caller `has_rights` to change it, which is asked if it is not watched yet.
     pub(in crate::localfs) fn begin_names<'a>(
         &self,
         alone: bool,
         (dir, fd): (DirectoryId, BorrowedFd<'_>),
         changing: Changing<'a>,
-        pace: Pace,
+        has_rights: impl FnOnce() -> bool,
     ) -> NameChange<'a> {
-        let mut window = self.witness.begin(dir, fd);
-        let unknown = |window: &mut Window| {
-            window.is_new() && !alone && (pace == Pace::Quick || !passes_barrier(fd))
-        };
-        if let Some(window) = window.take_if(unknown) {
-            window.rest();
+        if self.witness.may_watch(dir)
+            && has_rights()
+            && self.witness.watch(dir, fd) == Some(true)
+            && !passes_barrier(fd)
+        {
+            self.witness.rest(dir);
         }
         NameChange {
             changing,
-            window,
+            window: self.witness.begin(dir),
             alone,
-            pace,
         }
     }
 
@@ -81,9 +79,7 @@ impl ChangeValues {
         let mut seen = look()?;
         let attributes = seen.attributes();
         let ctime = attributes.ctime;
-        let value = window.before(attributes, |number| {
-            coarse.value(ctime, now, Some(number), true)
-        });
+        let value = window.before(attributes, |number| coarse.counted(ctime, now, number));
         attributes.change = value.unwrap_or_else(|| coarse.value(ctime, now, None, false));
         Ok(seen)
     }
@@ -101,21 +97,19 @@ impl ChangeValues {
             changing,
             window,
             alone,
-            pace,
         } = change;
         let Some(window) = window else {
             let seen = self.during(alone, (&changing, During::After), look)?;
-            let is_alone = changing.is_alone();
             let claim = Claim {
-                before: is_alone,
-                atomic: is_alone && alone,
+                before: changing.is_alone(),
+                atomic: false,
             };
             return Ok((seen, claim));
         };
         let (seen, by_itself, certain) = match &self.coarse {
             None => {
                 let seen = look()?;
-                let certain = alone || pace == Pace::Patient && passes_barrier(fd);
+                let certain = passes_barrier(fd);
                 (seen, window.end(own.events, own.stands), certain)
             }
             Some(coarse) => {
@@ -124,7 +118,7 @@ impl ChangeValues {
                 let attributes = seen.attributes();
                 let ctime = attributes.ctime;
                 let told = window.end_telling(own.events, own.stands, attributes, |number| {
-                    coarse.value(ctime, now, Some(number), true)
+                    coarse.counted(ctime, now, number)
                 });
                 match told {
                     Some(value) => {

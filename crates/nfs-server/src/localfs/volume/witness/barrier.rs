@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::ffi::CStr;
 
 /// Bytes of a name that no file system has: those of ZFS have up to 1023. A path may have 4095.
-const TOO_LONG: usize = 1280;
+pub(super) const TOO_LONG: usize = 1280;
 
 /// A name of that length.
 const NO_NAME: &CStr = {

@@ -21,12 +21,16 @@ struct Queue {
     /// Why it watches no more.
     refuses: Option<Errno>,
     readings: usize,
+    /// Happens while it begins to watch.
+    meanwhile: Option<Meanwhile>,
 }
+
+type Meanwhile = Box<dyn FnOnce(Result<i32, Errno>) + Send>;
 
 impl Model {
     pub(in crate::localfs) fn witness(&self, in_flight: &Arc<InFlight>) -> Witness {
         let model = self.clone();
-        let watches = Watches::new(move || Ok(Box::new(model.clone())));
+        let watches = Watches::new(move || Ok(Arc::new(Opened(model.clone()))));
         Witness::among(Some(Arc::new(watches)), Arc::clone(in_flight))
     }
 
@@ -63,8 +67,39 @@ impl Model {
     }
 }
 
-impl Source for Model {
-    fn watch(&mut self, _: BorrowedFd<'_>) -> Result<i32, Errno> {
+/// An instance of it.
+struct Opened(Model);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue();
+        queue.watches.clear();
+        queue.events.clear();
+    }
+}
+
+impl Source for Opened {
+    fn watch(&self, _: BorrowedFd<'_>) -> Result<i32, Errno> {
+        let meanwhile = self.0.queue().meanwhile.take();
+        let watch = self.0.watch();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile(watch);
+        }
+        watch
+    }
+
+    fn unwatch(&self, watch: i32) {
+        self.0.queue().watches.remove(&watch);
+        self.0.tell_one(watch, ReadFlags::IGNORED, b"");
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        self.0.read(buffer)
+    }
+}
+
+impl Model {
+    fn watch(&self) -> Result<i32, Errno> {
         let mut queue = self.queue();
         if let Some(errno) = queue.refuses {
             return Err(errno);
@@ -75,12 +110,7 @@ impl Source for Model {
         Ok(watch)
     }
 
-    fn unwatch(&mut self, watch: i32) {
-        self.queue().watches.remove(&watch);
-        self.tell_one(watch, ReadFlags::IGNORED, b"");
-    }
-
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
+    fn read(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         let mut queue = self.queue();
         queue.readings += 1;
         let mut len = 0;
@@ -109,6 +139,12 @@ impl Witness {
     /// Number of directories that are watched.
     pub(in crate::localfs) fn len(&self) -> usize {
         (self.watches.as_ref()).map_or(0, |watches| watches.state().by_watch.len())
+    }
+
+    /// Begins a change in a directory. Returns its window, and whether it was not watched before.
+    fn changes(&self, dir: DirectoryId, fd: BorrowedFd<'_>) -> Option<(Window, bool)> {
+        let is_new = self.watch(dir, fd)?;
+        Some((self.begin(dir)?, is_new))
     }
 
     /// Ends the rest of all directories.
@@ -151,7 +187,7 @@ fn attributes(seconds: i64) -> Attributes {
 
 /// Whether a change of one directory is seen as the only one, if something happens with it.
 fn is_alone(witness: &Witness, own: &[Kind], happens: impl FnOnce()) -> Option<bool> {
-    let window = witness.begin(id(1), CWD)?;
+    let (window, _) = witness.changes(id(1), CWD)?;
     happens();
     Some(window.end(own, || true))
 }
@@ -207,8 +243,8 @@ fn change_is_alone_if_its_events_are_the_only_ones() {
 #[test]
 fn events_of_other_directories_change_nothing() {
     let (model, witness) = model();
-    let window = witness.begin(id(1), CWD).unwrap();
-    drop(witness.begin(id(2), CWD).unwrap());
+    let (window, _) = witness.changes(id(1), CWD).unwrap();
+    drop(witness.changes(id(2), CWD).unwrap());
     model.tell_one(2, ReadFlags::CREATE, b"other");
     model.tell_one(1, ReadFlags::CREATE, b"own");
     assert!(window.end(&[Kind::Made], || true));
@@ -217,33 +253,157 @@ fn events_of_other_directories_change_nothing() {
 #[test]
 fn change_that_does_not_stand_is_not_alone() {
     let (model, witness) = model();
-    let window = witness.begin(id(1), CWD).unwrap();
+    let (window, _) = witness.changes(id(1), CWD).unwrap();
     model.tell(ReadFlags::CREATE, b"own");
     assert!(!window.end(&[Kind::Made], || false));
 }
 
+/// The end of a watch may be among them, and another directory get the number.
 #[test]
-fn lost_events_count_as_changes_of_every_directory() {
+fn lost_events_end_all_watches_and_they_begin_anew() {
     let (model, witness) = model();
-    assert_eq!(
-        is_alone(&witness, &[], || model.overflow()),
-        Some(false),
-        "too many were queued"
-    );
-    assert_eq!(is_alone(&witness, &[], || {}), Some(true));
     // One that nobody understands.
     let broken = || model.queue().events.push_back(vec![0; EVENT - 1]);
-    assert_eq!(is_alone(&witness, &[], broken), Some(false));
     // More than a look reads.
     let flood = || {
         for n in 0..=MAX_READINGS * EVENTS_BUFFER / (EVENT + 16) {
+            model.tell(ReadFlags::CREATE, n.to_string().as_bytes());
+        }
+    };
+    let losses: [&dyn Fn(); 3] = [&|| model.overflow(), &broken, &flood];
+    for lose in losses {
+        is_alone(&witness, &[], || {});
+        model.queue().readings = 0;
+        assert_eq!(is_alone(&witness, &[], lose), Some(false));
+        assert!(model.queue().readings <= MAX_READINGS);
+        assert_eq!(witness.len(), 0);
+        assert_eq!(is_alone(&witness, &[], || {}), None, "the old one is open");
+        witness.end_round();
+        witness.end_rest();
+        let (window, is_new) = witness.changes(id(1), CWD).unwrap();
+        assert!(is_new);
+        assert!(window.end(&[], || true));
+    }
+}
+
+#[test]
+fn watch_that_does_not_tell_of_a_change_is_none() {
+    let (model, witness) = model();
+    assert_eq!(is_alone(&witness, &[], || {}), Some(true));
+    model.queue().watches.clear();
+    assert_eq!(is_alone(&witness, &[Kind::Made], || {}), Some(false));
+    assert!(witness.changes(id(1), CWD).unwrap().1);
+}
+
+#[test]
+fn watch_of_a_directory_that_was_removed_when_it_began_is_none() {
+    let (model, witness) = model();
+    drop(witness.changes(id(2), CWD));
+    let (kernel, reader) = (model.clone(), witness.watches.clone().unwrap());
+    model.queue().meanwhile = Some(Box::new(move |watch| {
+        kernel.tell_one(watch.unwrap(), ReadFlags::IGNORED, b"");
+        // Nobody waits for the one who begins to watch.
+        reader.state().read_events();
+    }));
+    assert!(witness.changes(id(1), CWD).is_none());
+    assert!(witness.changes(id(1), CWD).unwrap().1);
+}
+
+#[test]
+fn change_that_comes_while_a_watch_begins_does_not_wait_for_its_own() {
+    let (_, witness) = model();
+    drop(witness.changes(id(1), CWD));
+    let watches = witness.watches.clone().unwrap();
+    let _beginning = watches.beginning.lock().unwrap();
+    assert!(witness.changes(id(2), CWD).is_none());
+    assert!(witness.begin(id(1)).is_some());
+}
+
+#[test]
+fn directory_whose_files_have_other_attributes_all_the_time_is_not_watched_for_some_time() {
+    let (model, witness) = model();
+    let changes = |count: u32| {
+        for n in 0..count {
+            model.tell(ReadFlags::ATTRIB, (n % 2).to_string().as_bytes());
+        }
+        witness.end_round();
+    };
+    for _ in 0..2 {
+        // A change by a client alone begins the count anew.
+        assert_eq!(
+            is_alone(&witness, &[], || changes(MAX_ATTRIBUTES)),
+            Some(true)
+        );
+    }
+    changes(MAX_ATTRIBUTES);
+    assert_eq!(witness.len(), 1);
+    changes(1);
+    assert_eq!((witness.len(), model.queue().watches.len()), (0, 0));
+    assert_eq!(is_alone(&witness, &[], || {}), None);
+}
+
+#[test]
+fn state_is_not_kept_nor_settled_while_a_change_is_in_flight_and_kept_after_one_that_failed() {
+    let (_, witness) = model();
+    let (window, _) = witness.changes(id(1), CWD).unwrap();
+    let look = || {
+        let before = witness.before_look(id(1)).unwrap();
+        let mut may_settle = None;
+        witness.after_look(before, &attributes(5), true, |number| {
+            may_settle = Some(number.may_settle);
+            1
+        });
+        may_settle
+    };
+    let known = || witness.known(id(1), &attributes(5));
+    assert_eq!((look(), known()), (Some(false), Known::Watched));
+    drop(window);
+    assert_eq!((look(), known()), (None, Known::Kept(1)));
+    let window = witness.begin(id(1)).unwrap();
+    window.before(&attributes(5), |_| 2);
+    window.end_telling(&[], || true, &attributes(5), |_| 3);
+    assert_eq!(known(), Known::Kept(1));
+}
+
+#[test]
+fn changes_by_others_and_refusals_keep_no_directory_from_being_the_least_recently_used() {
+    let (model, witness) = model();
+    for ino in 0..MAX_WATCHES as u64 {
+        drop(witness.changes(id(ino), CWD));
+    }
+    model.queue().refuses = Some(Errno::NOSPC);
+    assert!(witness.changes(id(u64::MAX), CWD).is_none());
+    assert_eq!(witness.len(), MAX_WATCHES);
+    model.queue().refuses = None;
+    // Of the first one.
+    model.tell_one(1, ReadFlags::CREATE, b"a");
+    witness.end_round();
+    assert!(witness.changes(id(u64::MAX), CWD).is_some());
+    assert!(witness.begin(id(0)).is_none() && witness.begin(id(1)).is_some());
+}
+
+/// The kernel reads no event of which the whole does not fit.
+#[test]
+fn event_with_the_longest_name_is_not_taken_for_the_end_of_the_queue() {
+    let (model, witness) = model();
+    let long = [b'a'; 1023];
+    let short = EVENT + 16;
+    let count = EVENTS_BUFFER / short - 1;
+    let both = || {
+        for n in 0..count {
             model.tell(ReadFlags::ATTRIB, n.to_string().as_bytes());
         }
-        model.queue().readings = 0;
+        model.tell(ReadFlags::CREATE, &long);
     };
-    assert_eq!(is_alone(&witness, &[], flood), Some(false));
-    assert_eq!(model.queue().readings, MAX_READINGS);
-    assert_eq!(is_alone(&witness, &[], || {}), Some(true));
+    assert_eq!(is_alone(&witness, &[], both), Some(false));
+    // With room for a name of 255 bytes, but not for this one.
+    let both = || {
+        for n in 0..count - 15 {
+            model.tell(ReadFlags::ATTRIB, n.to_string().as_bytes());
+        }
+        model.tell(ReadFlags::CREATE, &long);
+    };
+    assert_eq!(is_alone(&witness, &[], both), Some(false));
 }
 
 /// The end of the queue is known by the room that is left.
@@ -281,7 +441,7 @@ fn directory_that_others_change_all_the_time_is_not_watched_for_some_time() {
 #[test]
 fn directory_that_was_not_used_for_longest_is_watched_no_more() {
     let (model, witness) = model();
-    let watch = |ino| witness.begin(id(ino), CWD).unwrap().is_new();
+    let watch = |ino| witness.changes(id(ino), CWD).unwrap().1;
     for ino in 0..MAX_WATCHES as u64 {
         assert!(watch(ino));
     }
@@ -306,7 +466,7 @@ fn nothing_is_claimed_where_the_kernel_refuses_and_it_is_asked_again_later() {
     let counted = Arc::clone(&tries);
     let watches = Watches::new(move || match counted.fetch_add(1, Relaxed) {
         0 => Err(Errno::MFILE),
-        _ => Ok(Box::<Model>::default()),
+        _ => Ok(Arc::new(Opened(Model::default()))),
     });
     let witness = Witness::among(Some(Arc::new(watches)), Arc::default());
     for _ in 0..2 {
@@ -322,10 +482,10 @@ fn nothing_is_claimed_where_the_kernel_refuses_and_it_is_asked_again_later() {
 #[test]
 fn second_window_at_a_time_is_none() {
     let (_, witness) = model();
-    let window = witness.begin(id(1), CWD).unwrap();
-    assert!(witness.begin(id(1), CWD).is_none());
+    let (window, _) = witness.changes(id(1), CWD).unwrap();
+    assert!(witness.changes(id(1), CWD).is_none());
     drop(window);
-    assert!(witness.begin(id(1), CWD).is_some());
+    assert!(witness.changes(id(1), CWD).is_some());
 }
 
 #[test]
@@ -333,11 +493,11 @@ fn watches_of_an_export_end_with_it() {
     let (model, witness) = model();
     let watches = witness.watches.clone();
     let other = Witness::among(watches, Arc::default());
-    drop(witness.begin(id(1), CWD));
-    drop(other.begin(id(2), CWD));
+    drop(witness.changes(id(1), CWD));
+    drop(other.changes(id(2), CWD));
     drop(witness);
     assert_eq!((other.len(), model.queue().watches.len()), (1, 1));
-    assert!(!other.begin(id(2), CWD).unwrap().is_new());
+    assert!(!other.changes(id(2), CWD).unwrap().1);
     drop(other);
     assert_eq!(model.queue().watches.len(), 0);
 }
@@ -347,25 +507,26 @@ fn number_of_a_directory_is_raised_by_the_end_of_its_watch() {
     let model = Model::default();
     let in_flight = Arc::<InFlight>::default();
     let witness = model.witness(&in_flight);
-    drop(witness.begin(id(1), CWD));
+    drop(witness.changes(id(1), CWD));
     let seen = || in_flight.seen(1);
     let (first, watch) = (seen(), model.queue().last);
     witness.end_watches();
     assert_eq!(seen(), first + 1);
-    drop(witness.begin(id(1), CWD));
+    drop(witness.changes(id(1), CWD));
     // It was removed.
     model.tell_one(watch + 1, ReadFlags::IGNORED, b"");
     assert!(witness.before_look(id(1)).is_none());
     assert_eq!(seen(), first + 2);
-    let window = witness.begin(id(1), CWD).unwrap();
-    window.rest();
+    let (window, _) = witness.changes(id(1), CWD).unwrap();
+    drop(window);
+    witness.rest(id(1));
     assert_eq!(seen(), first + 3);
 }
 
 #[test]
 fn value_of_a_state_stays_until_it_changes() {
     let (model, witness) = model();
-    drop(witness.begin(id(1), CWD));
+    drop(witness.changes(id(1), CWD));
     let next = std::cell::Cell::new(0);
     let look = |seconds: i64, is_over: bool| {
         let before = witness.before_look(id(1)).unwrap();
@@ -413,7 +574,7 @@ impl Watched {
     }
 
     fn is_alone(&self, own: &[Kind], change: impl FnOnce(&Path)) -> bool {
-        let window = self.witness.begin(id(1), self.open.as_fd()).unwrap();
+        let (window, _) = self.witness.changes(id(1), self.open.as_fd()).unwrap();
         change(self.dir.path());
         window.end(own, || true)
     }
@@ -476,7 +637,7 @@ fn watch_ends_with_its_directory() {
     let inner = watched.dir.path().join("inner");
     std::fs::create_dir(&inner).unwrap();
     let open = File::open(&inner).unwrap();
-    drop(watched.witness.begin(id(2), open.as_fd()));
+    drop(watched.witness.changes(id(2), open.as_fd()));
     assert_eq!(watched.witness.len(), 1);
     drop(open);
     std::fs::remove_dir(&inner).unwrap();
