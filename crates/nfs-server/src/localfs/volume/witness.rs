@@ -5,7 +5,7 @@
 //! the queue. Each event raises the *sequence number* of its directory: as long as that stays, nobody has changed it.
 //!
 //! **A change by a client** opens a [`Window`]. At its end the queue is read, which is the only system call that a change costs
-//! where times are coarse. If the events of the directory within the window are exactly those of the client's own change, nobody
+//! where times are coarse, unless it is a rename. If the events of the directory within the window are exactly those of the client's own change, nobody
 //! else changed the directory in between. An event that was queued before the window and not read counts as one within it. That
 //! takes nothing away: the client has not seen that change either.
 //!
@@ -42,8 +42,9 @@
 //! Where there is no watch nothing is claimed: where the kernel refuses (limits, rights, seccomp), and on file systems that
 //! change without it, behind a network, in another process, or in the layers below.
 //!
-//! **If events were lost**, the ends of watches may be among them, and another directory may get the number of one that is gone. So all
-//! watches are forgotten, and begin anew with another instance after the end of the round, at which the old one is closed.
+//! **If events were lost**, the ends of watches may be among them, and another directory may get the number of one that is gone. So
+//! all watches are forgotten, and begin anew with another instance after the end of the round, at which the old one is closed. A
+//! watch that does not tell of a change that a client made is forgotten too.
 //!
 //! The lock of the state is a leaf, and is held for calls of the kernel that do not wait. Beginning a watch may wait for a disk (the
 //! kernel checks rights): it is done without that lock, one at a time, and a change that comes meanwhile does not wait for its own
