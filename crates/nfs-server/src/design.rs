@@ -87,6 +87,9 @@
 //! - **Names of a directory change one call at a time**, and its attributes before and after a call are read under the same
 //!   lock: a client attributes any difference between them to its own call. Locks are per directory, in stripes, so that a
 //!   name lookup on a slow disk delays that directory alone. RENAME takes two locks in order.
+//! - **Local programs that change names are seen, and not kept out** (`localfs/volume/witness.rs`). A client forgets what it knows of a
+//!   directory after each change that it is not told to be atomic, and looks every name up again. Only the kernel could make the
+//!   change and both looks one step; inotify tells afterwards whether anybody came between, for one read(2) of a change.
 //! - **Concurrent writers are reported by omitting the attributes before a call.** A change of a file registers before it
 //!   reads the attributes and deregisters after it has read them again. The reply has the attributes before the call only
 //!   if no other change was in flight. No lock is held while data is written. A SETATTR with a guard has the file for

@@ -180,7 +180,7 @@ impl MemFs {
             Ok((number, before)) => {
                 let result = change(&mut tree, number, &before);
                 Changed {
-                    wcc: wcc(&tree, number, &before),
+                    wcc: wcc(&tree, number, &before, result.is_ok()),
                     result,
                 }
             }
@@ -218,10 +218,13 @@ fn check_xattrs(kind: FileKind) -> Result<(), Error> {
     }
 }
 
-fn wcc(tree: &Tree, number: u64, before: &Attributes) -> Wcc {
+/// The tree is locked from the look before the change on.
+fn wcc(tree: &Tree, number: u64, before: &Attributes, succeeded: bool) -> Wcc {
+    let after = tree.get(number).ok().map(|inode| inode.attributes(number));
     Wcc {
         before: Some(before.before()),
-        after: tree.get(number).ok().map(|inode| inode.attributes(number)),
+        after,
+        atomic: succeeded && after.is_some(),
     }
 }
 
@@ -456,8 +459,8 @@ impl FileSystem for MemFs {
                     (to_dir.0, &to_dir.1, to.1.bytes()),
                 );
                 Renamed {
-                    from: wcc(&tree, from_dir.0, &from_dir.1),
-                    to: wcc(&tree, to_dir.0, &to_dir.1),
+                    from: wcc(&tree, from_dir.0, &from_dir.1, result.is_ok()),
+                    to: wcc(&tree, to_dir.0, &to_dir.1, result.is_ok()),
                     result,
                 }
             }

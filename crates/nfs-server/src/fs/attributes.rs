@@ -194,6 +194,9 @@ pub struct Wcc {
     pub before: Option<Before>,
     /// Attributes after the operation, if known.
     pub after: Option<Attributes>,
+    /// Whether the operation succeeded, and it is certain that no change of others lies between both (RFC 8881 §10.8.1). Known of changes of
+    /// names, and of extended attributes.
+    pub atomic: bool,
 }
 
 /// Change of a time.

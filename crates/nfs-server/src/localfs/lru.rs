@@ -55,6 +55,12 @@ impl<V> Lru<V> {
         self.slots[*self.index.get(&key)?].value.as_ref()
     }
 
+    /// Returns a value to be changed without marking it as used.
+    pub(super) fn peek_mut(&mut self, key: u64) -> Option<&mut V> {
+        let at = *self.index.get(&key)?;
+        self.slots[at].value.as_mut()
+    }
+
     /// Returns all keys, in no order.
     pub(super) fn keys(&self) -> impl Iterator<Item = u64> {
         self.index.keys().copied()

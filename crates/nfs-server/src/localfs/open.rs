@@ -12,6 +12,7 @@ use super::volume::change_values::ChangeValues;
 use super::volume::fileid::FileIds;
 use super::volume::in_flight::InFlight;
 use super::volume::kind::{FsKind, figures, file_system, magic};
+use super::volume::witness::Witness;
 use super::volume::{Hidden, Volume, VolumeFacts};
 use super::write_verifier::WriteVerifier;
 use crate::fs::Identity;
@@ -140,7 +141,9 @@ impl Opening {
         let process = this_process(&path, root.as_fd())?;
         let device = file_system(stat.mount).unwrap_or(stat.device);
         let in_flight = InFlight::of(device);
-        let changes = ChangeValues::probe(root.as_fd(), !kind.is_local(), in_flight);
+        let sees = kind.tells_of_changes() && !by.path();
+        let witness = Witness::new(sees, Arc::clone(&in_flight));
+        let changes = ChangeValues::probe(root.as_fd(), kind, in_flight, witness);
         let volume = Volume::new(VolumeFacts {
             path,
             proc,

@@ -25,7 +25,9 @@ use crate::localfs::id;
 use crate::localfs::sys::{self, Stat, Stop, Try};
 use crate::localfs::volume::Volume;
 use crate::localfs::volume::change_values::During;
+use crate::localfs::volume::change_values::names::{Claim, NameChange, Own};
 use crate::localfs::volume::in_flight::Changing;
+use crate::localfs::volume::witness::DirectoryId;
 use crate::localfs::write_verifier::WriteVerifier;
 use arc_swap::{ArcSwap, Guard};
 use cache::Cache;
@@ -33,6 +35,7 @@ pub(in crate::localfs) use idle::WRITE_BACK_ROUNDS;
 use limit::Counted;
 use node::{Gone, Node, NodeFd, Root};
 pub(in crate::localfs) use opening::DIRECTORY_BUFFER;
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -162,6 +165,48 @@ impl OpenFiles {
         changing: (&Changing<'_>, During),
     ) -> Try<Attributes> {
         self.named(node, self.volume.attributes_during(&node.path, changing))
+    }
+
+    /// Begins a change of the names of a directory, in the turn of the caller, who `has_rights` to it, if asked.
+    pub(in crate::localfs) fn begin_names<'a>(
+        &self,
+        dir: &Node,
+        changing: Changing<'a>,
+        has_rights: impl FnOnce() -> bool,
+    ) -> NameChange<'a> {
+        let id = DirectoryId {
+            device: dir.device,
+            ino: dir.ino,
+        };
+        self.volume
+            .begin_names((id, dir.path.as_fd()), changing, has_rights)
+    }
+
+    /// Returns the attributes of a directory before its names change.
+    pub(in crate::localfs) fn attributes_before_names(
+        &self,
+        dir: &Node,
+        change: &NameChange<'_>,
+    ) -> Try<Attributes> {
+        let found = self
+            .volume
+            .attributes_before_names(dir.path.as_fd(), change);
+        self.named(dir, found)
+    }
+
+    /// Returns the attributes of a directory after its names changed, and their relation to those before.
+    pub(in crate::localfs) fn attributes_after_names(
+        &self,
+        dir: &Node,
+        change: NameChange<'_>,
+        own: &Own<'_>,
+    ) -> Try<(Attributes, Claim)> {
+        let fd = dir.path.as_fd();
+        let (found, claim) = match self.volume.attributes_after_names(fd, change, own) {
+            Ok((found, claim)) => (Ok(found), claim),
+            Err(errno) => (Err(errno), Claim::default()),
+        };
+        Ok((self.named(dir, found)?, claim))
     }
 
     fn named(&self, node: &Node, found: Result<Attributes, Errno>) -> Try<Attributes> {

@@ -196,15 +196,28 @@ pub(super) fn stat(fd: impl AsFd, by: IdentifiedBy) -> Result<Stat, Errno> {
     Ok(convert(&found, by))
 }
 
+/// Attributes of a file, and the device that it is on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OnDevice {
+    /// As [`Stat::device`].
+    pub(super) device: (u32, u32),
+    pub(super) attributes: Attributes,
+}
+
 /// Returns the attributes of the file of `fd`: sufficient for most calls, and half the cost of
 /// [`stat`].
 pub(super) fn attributes(fd: impl AsFd) -> Result<Attributes, Errno> {
+    attributes_on_device(fd).map(|found| found.attributes)
+}
+
+/// Returns the attributes of the file of `fd`, and its device.
+pub(super) fn attributes_on_device(fd: impl AsFd) -> Result<OnDevice, Errno> {
     let found = rustix::fs::fstat(fd)?;
     let time = |seconds, nanos| Time {
         seconds,
         nanos: u32::try_from(nanos).unwrap_or(0),
     };
-    Ok(Attributes {
+    let attributes = Attributes {
         kind: kind_of(found.st_mode),
         mode: found.st_mode & crate::fs::mode::ALL,
         links: u32::try_from(found.st_nlink).unwrap_or(u32::MAX),
@@ -223,6 +236,13 @@ pub(super) fn attributes(fd: impl AsFd) -> Result<Attributes, Errno> {
         mtime: time(found.st_mtime, found.st_mtime_nsec),
         ctime: time(found.st_ctime, found.st_ctime_nsec),
         change: time(found.st_ctime, found.st_ctime_nsec).as_change(),
+    };
+    Ok(OnDevice {
+        device: (
+            rustix::fs::major(found.st_dev),
+            rustix::fs::minor(found.st_dev),
+        ),
+        attributes,
     })
 }
 

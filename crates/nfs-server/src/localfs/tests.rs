@@ -26,6 +26,7 @@ mod rights;
 mod root;
 mod sweep;
 mod turns;
+mod witness;
 
 thread_local! {
     /// How the file systems of this test find files.

@@ -9,10 +9,12 @@ pub(in crate::localfs) mod fileid;
 pub(in crate::localfs) mod in_flight;
 pub(in crate::localfs) mod kind;
 mod other_users;
+pub(in crate::localfs) mod witness;
 
 use crate::fs::{Abilities, Attributes, Space};
 use crate::localfs::id::IdentifiedBy;
 use crate::localfs::sys::{self, Pace, ProcFd, Stat, Try};
+use change_values::names::{Claim, NameChange, Own};
 use change_values::{ChangeValues, During};
 use fileid::FileIds;
 use in_flight::Changing;
@@ -22,6 +24,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use witness::DirectoryId;
 
 /// The exported file system.
 pub(in crate::localfs) struct Volume {
@@ -139,7 +142,7 @@ impl Volume {
     /// Whether changes are made at once, on the task of a connection: they wait neither for a disk
     /// nor for other users.
     pub(in crate::localfs) fn changes_at_once(&self) -> bool {
-        self.memory && self.closed.load(Relaxed)
+        self.memory && self.is_closed()
     }
 
     /// Updates whether other users can reach the export.
@@ -151,10 +154,16 @@ impl Volume {
         }
     }
 
+    /// Whether no other user of this machine can reach the export.
+    pub(in crate::localfs) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
     /// Returns the attributes of a file: sufficient for most calls, and half the cost of [`stat`](Self::stat).
     pub(in crate::localfs) fn attributes(&self, fd: impl AsFd) -> Result<Attributes, Errno> {
-        let alone = self.closed.load(Relaxed);
-        self.changes.of(alone, || sys::attributes(&fd))
+        let alone = self.is_closed();
+        let seen = self.changes.of(alone, || sys::attributes_on_device(&fd));
+        seen.map(|seen| seen.attributes)
     }
 
     /// Returns the attributes of a file before or after a change of it that is in flight.
@@ -163,15 +172,49 @@ impl Volume {
         fd: impl AsFd,
         changing: (&Changing<'_>, During),
     ) -> Result<Attributes, Errno> {
-        let alone = self.closed.load(Relaxed);
+        let look = || sys::attributes_on_device(&fd);
+        let seen = self.changes.during(self.is_closed(), changing, look);
+        seen.map(|seen| seen.attributes)
+    }
+
+    /// Begins a change of the names of a directory, in the turn of the caller, who `has_rights` to it, if asked.
+    pub(in crate::localfs) fn begin_names<'a>(
+        &self,
+        dir: (DirectoryId, BorrowedFd<'_>),
+        changing: Changing<'a>,
+        has_rights: impl FnOnce() -> bool,
+    ) -> NameChange<'a> {
         self.changes
-            .during(alone, changing, || sys::attributes(&fd))
+            .begin_names(self.is_closed(), dir, changing, has_rights)
+    }
+
+    /// Returns the attributes of a directory before its names change.
+    pub(in crate::localfs) fn attributes_before_names(
+        &self,
+        fd: BorrowedFd<'_>,
+        change: &NameChange<'_>,
+    ) -> Result<Attributes, Errno> {
+        let look = || sys::attributes_on_device(fd);
+        let seen = self.changes.before_names(change, look);
+        seen.map(|seen| seen.attributes)
+    }
+
+    /// Returns the attributes of a directory after its names changed, and their relation to those before.
+    pub(in crate::localfs) fn attributes_after_names(
+        &self,
+        fd: BorrowedFd<'_>,
+        change: NameChange<'_>,
+        own: &Own<'_>,
+    ) -> Result<(Attributes, Claim), Errno> {
+        let look = || sys::attributes_on_device(fd);
+        let seen = self.changes.after_names(change, own, fd, look);
+        seen.map(|(seen, claim)| (seen.attributes, claim))
     }
 
     /// Returns the state of a file.
     pub(in crate::localfs) fn stat(&self, fd: impl AsFd) -> Result<Stat, Errno> {
-        let alone = self.closed.load(Relaxed);
-        self.changes.of(alone, || sys::stat(&fd, self.by))
+        self.changes
+            .of(self.is_closed(), || sys::stat(&fd, self.by))
     }
 
     /// Returns the pace for looking up a name. In memory no lookup waits for a disk, so the lookup

@@ -20,15 +20,18 @@ pub(super) fn from_v3(status: nfs_proto::Status) -> Status {
     Status::try_from(status as u32).unwrap_or(Status::ServerFault)
 }
 
-/// Tells of a change of a directory, or of extended attributes. It is not said to be atomic: others may have changed the object
-/// between the two looks.
+/// Tells of a change of a directory, or of extended attributes. It is said to be atomic if the file system is certain that nobody else
+/// changed the object between the two looks; otherwise a client forgets what it knows of it (RFC 8881 §10.8.1).
+///
+/// Where the value from before is not known, it is one that no client has: Linux takes a file for one that was there if both are the
+/// same.
 pub(super) fn change(wcc: &fs::Wcc) -> ChangeInfo {
-    let after = wcc.after.map(|after| after.change);
+    let after = wcc.after.map(|after| after.change).unwrap_or_default();
     let before = wcc.before.map(|before| before.change);
     ChangeInfo {
-        atomic: false,
-        before: ChangeId(before.or(after).unwrap_or_default()),
-        after: ChangeId(after.unwrap_or_default()),
+        atomic: wcc.atomic && before.is_some(),
+        before: ChangeId(before.unwrap_or(!after)),
+        after: ChangeId(after),
     }
 }
 

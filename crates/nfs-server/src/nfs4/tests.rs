@@ -1,6 +1,7 @@
 //! The program as a client sees it: COMPOUNDs and their results.
 
 mod administration;
+mod change_info;
 mod copies;
 mod files;
 mod grace;

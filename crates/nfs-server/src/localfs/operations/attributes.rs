@@ -61,9 +61,12 @@ pub(super) fn in_turn<T, E>(
     // Read before a sync: the client would take later changes of others for its own.
     let after = (&changing, During::After);
     let after = layers.files.attributes_during(node, after).ok();
+    let is_alone = changing.is_alone();
     let wcc = Wcc {
-        before: changing.is_alone().then(|| before.before()),
+        before: is_alone.then(|| before.before()),
         after,
+        // Others may change the file unseen.
+        atomic: false,
     };
     Ok((wcc, result))
 }

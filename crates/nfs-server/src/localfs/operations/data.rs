@@ -197,6 +197,7 @@ pub(in crate::localfs) fn write(
             // With concurrent writes, no client gets attributes from before.
             before: changing.is_alone().then(|| before.before()),
             after,
+            atomic: false,
         },
         result: result.map(|()| WriteOut {
             count: u32::try_from(*written).unwrap_or(u32::MAX),
@@ -335,6 +336,7 @@ pub(in crate::localfs) fn commit(
         wcc: Wcc {
             before: now.as_ref().map(Attributes::before),
             after: now,
+            atomic: false,
         },
         result: synced.map_err(Error::from),
     })

@@ -10,10 +10,10 @@ use crate::localfs::layers::Layers;
 use crate::localfs::open_files::node::Node;
 use crate::localfs::pending_syncs::PendingSyncs;
 use crate::localfs::sys::{self, Pace, Stat, Stop, Try};
-use crate::localfs::volume::change_values::During;
-use crate::localfs::volume::in_flight::Changing;
-use crate::permission::{self, EXECUTE};
-use rustix::fd::{AsFd, OwnedFd};
+use crate::localfs::volume::change_values::names::{Claim, NameChange, Own};
+use crate::localfs::volume::witness::Kind;
+use crate::permission::{self, EXECUTE, WRITE};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
@@ -33,35 +33,92 @@ fn goes_at_once(file: &Attributes) -> bool {
 /// §2.6).
 pub(in crate::localfs) struct Turn<'a> {
     layers: &'a Layers,
-    dirs: [(&'a Node, Option<(Changing<'a>, &'a mut Told)>); 2],
+    dirs: [(&'a Node, Option<(NameChange<'a>, &'a mut Told)>); 2],
     pub(in crate::localfs) names: Names<'a>,
+    /// Changes that were made in each of the directories.
+    own: [&'static [Kind]; 2],
+    /// A file that was renamed, and the directory and name that it has.
+    renamed: Option<(&'a Stat, BorrowedFd<'a>, &'a [u8])>,
+}
+
+impl<'a> Turn<'a> {
+    fn new(
+        layers: &'a Layers,
+        dirs: [(&'a Node, Option<(NameChange<'a>, &'a mut Told)>); 2],
+        names: Names<'a>,
+    ) -> Self {
+        Self {
+            layers,
+            dirs,
+            names,
+            own: [&[], &[]],
+            renamed: None,
+        }
+    }
+
+    /// Notes that a name was made.
+    pub(in crate::localfs) fn note_made(&mut self) {
+        self.own[0] = &[Kind::Made];
+    }
+
+    /// Notes that a name was removed.
+    fn note_gone(&mut self) {
+        self.own[0] = &[Kind::Gone];
+    }
+
+    /// Notes that a file was renamed to a name in a directory.
+    fn note_renamed(&mut self, file: &'a Stat, to: &'a Node, name: &'a [u8]) {
+        self.own = match self.dirs[1].1 {
+            None => [&[Kind::MovedFrom, Kind::MovedTo], &[]],
+            Some(_) => [&[Kind::MovedFrom], &[Kind::MovedTo]],
+        };
+        self.renamed = Some((file, to.path.as_fd(), name));
+    }
 }
 
 /// Facts of a directory in a reply.
 #[derive(Default)]
 struct Told {
     after: Option<Attributes>,
-    /// Whether no other call changed the directory meanwhile, so that the reply can have its
-    /// attributes from before.
-    alone: bool,
+    claim: Claim,
 }
 
 impl Told {
-    fn wcc(&self, before: &Attributes) -> Wcc {
+    /// Returns what a reply tells. Of a call that failed nothing is claimed.
+    fn wcc(&self, before: &Attributes, succeeded: bool) -> Wcc {
         Wcc {
-            before: self.alone.then(|| before.before()),
+            before: self.claim.before.then(|| before.before()),
             after: self.after,
+            atomic: succeeded && self.claim.atomic,
         }
     }
 }
 
+/// Whether a file has this name.
+pub(in crate::localfs) fn is_at(file: &Stat, dir: BorrowedFd<'_>, name: &[u8]) -> bool {
+    sys::open_entry(dir, name, Pace::Patient)
+        .and_then(sys::attributes_on_device)
+        .is_ok_and(|now| {
+            (now.device, now.attributes.fileid) == (file.device, file.attributes.fileid)
+        })
+}
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        for (dir, told) in &mut self.dirs {
-            if let Some((changing, told)) = told {
-                let after = (&*changing, During::After);
-                told.after = self.layers.files.attributes_during(dir, after).ok();
-                told.alone = changing.is_alone();
+        let renamed = self.renamed;
+        // One that replaces the file by another has an equal event, which the kernel drops.
+        let stands = || renamed.is_none_or(|(file, to, name)| is_at(file, to, name));
+        for ((dir, told), events) in self.dirs.iter_mut().zip(self.own) {
+            if let Some((change, told)) = told.take() {
+                let own = Own {
+                    events,
+                    stands: &stands,
+                };
+                let found = self.layers.files.attributes_after_names(dir, change, &own);
+                if let Ok((after, claim)) = found {
+                    told.after = Some(after);
+                    told.claim = claim;
+                }
             }
         }
     }
@@ -144,25 +201,33 @@ pub(in crate::localfs) fn found(layers: &Layers, node: &Node) -> Try<Found> {
     })
 }
 
+/// Begins a change of the names of a directory. It is watched only for a caller with the right to change it.
+fn begin_names<'a>(layers: &'a Layers, who: &Identity, dir: &Node, pace: Pace) -> NameChange<'a> {
+    let changing = layers.turns.begin(dir.ino, true);
+    layers.files.begin_names(dir, changing, || {
+        sys::attributes(&dir.path).is_ok_and(|now| {
+            let want = WRITE | EXECUTE;
+            now.is_directory() && layers.rights.check(who, dir, &now, want, pace).is_ok()
+        })
+    })
+}
+
 /// Runs a change of a directory, and returns the attributes before and after. The turn ends
 /// when `change` drops it.
 pub(in crate::localfs) fn change_directory<T>(
     layers: &Layers,
+    who: &Identity,
     dir: FileId,
     pace: Pace,
     change: impl FnOnce(&Arc<Node>, &Attributes, Turn<'_>) -> Try<T>,
 ) -> Try<Changed<T>> {
     let node = layers.handles.node(dir, pace)?;
     let names = layers.turns.names([node.ino; 2], pace)?;
-    let changing = layers.turns.begin(node.ino, true);
-    let before = (&changing, During::Before);
-    let before = layers.files.attributes_during(&node, before)?;
+    let changing = begin_names(layers, who, &node, pace);
+    let before = layers.files.attributes_before_names(&node, &changing)?;
     let mut told = Told::default();
-    let turn = Turn {
-        layers,
-        dirs: [(&node, Some((changing, &mut told))), (&node, None)],
-        names,
-    };
+    let dirs = [(&*node, Some((changing, &mut told))), (&*node, None)];
+    let turn = Turn::new(layers, dirs, names);
     let result = permission::check_directory(&before)
         .map_err(Stop::from)
         .and_then(|()| change(&node, &before, turn));
@@ -170,7 +235,7 @@ pub(in crate::localfs) fn change_directory<T>(
         return Err(Stop::WouldBlock);
     }
     Ok(Changed {
-        wcc: told.wcc(&before),
+        wcc: told.wcc(&before, result.is_ok()),
         result: result.map_err(Error::from),
     })
 }
@@ -183,7 +248,7 @@ pub(in crate::localfs) fn remove(
     pace: Pace,
     pending: &mut PendingSyncs,
 ) -> Try<Changed<()>> {
-    change_directory(layers, dir, pace, |node, before, turn| {
+    change_directory(layers, who, dir, pace, |node, before, mut turn| {
         layers.rights.check(who, node, before, EXECUTE, pace)?;
         // The open descriptor keeps the data until after the lock is released: freeing it takes
         // time.
@@ -201,6 +266,7 @@ pub(in crate::localfs) fn remove(
         layers
             .rights
             .as_caller(who, || rustix::fs::unlinkat(&node.path, name, flags))?;
+        turn.note_gone();
         drop((removals, file));
         let last = directory || is_last(layers, &open, &entry);
         let gone = layers.handles.removed(node.number, name, &entry, last);
@@ -223,29 +289,26 @@ pub(in crate::localfs) fn rename(
     let to_node = layers.handles.node(to.0, pace)?;
     let names = layers.turns.names([from_node.ino, to_node.ino], pace)?;
     let one = from_node.id() == to_node.id();
-    let from_changing = layers.turns.begin(from_node.ino, true);
-    let to_changing = (!one).then(|| layers.turns.begin(to_node.ino, true));
-    let before = |node, changing| {
-        let before = (changing, During::Before);
-        layers.files.attributes_during(node, before)
-    };
+    let mut from_changing = begin_names(layers, who, &from_node, pace);
+    let mut to_changing = (!one).then(|| begin_names(layers, who, &to_node, pace));
+    if let Some(to_changing) = &mut to_changing {
+        NameChange::see_both_or_none(&mut from_changing, to_changing);
+    }
+    let before = |node, changing| layers.files.attributes_before_names(node, changing);
     let from_before = before(&from_node, &from_changing)?;
     let to_before = match &to_changing {
         None => from_before,
         Some(changing) => before(&to_node, changing)?,
     };
     let (mut from_told, mut to_told) = (Told::default(), Told::default());
-    let turn = Turn {
-        layers,
-        dirs: [
-            (&from_node, Some((from_changing, &mut from_told))),
-            (
-                &to_node,
-                to_changing.map(|changing| (changing, &mut to_told)),
-            ),
-        ],
-        names,
-    };
+    let dirs = [
+        (&*from_node, Some((from_changing, &mut from_told))),
+        (
+            &*to_node,
+            to_changing.map(|changing| (changing, &mut to_told)),
+        ),
+    ];
+    let turn = Turn::new(layers, dirs, names);
     let result = rename_entry(
         layers,
         who,
@@ -259,9 +322,11 @@ pub(in crate::localfs) fn rename(
         return Err(Stop::WouldBlock);
     }
     let told = if one { &from_told } else { &to_told };
+    // What one directory saw alone may be the rename of another, if this one found nothing to do.
+    let atomic = result.is_ok() && from_told.claim.atomic && told.claim.atomic;
     Ok(Renamed {
-        from: from_told.wcc(&from_before),
-        to: told.wcc(&to_before),
+        from: from_told.wcc(&from_before, atomic),
+        to: told.wcc(&to_before, atomic),
         result: result.map_err(Error::from),
     })
 }
@@ -282,6 +347,8 @@ fn rename_entry(
         layers.rights.check(who, to, to_before, EXECUTE, pace)?;
     }
     let (open, moving) = layers.files.open_entry(from, from_name, pace)?;
+    // It looks for the file when it ends.
+    let mut turn = turn;
     let is_directory = moving.attributes.is_directory();
     let one = from.id() == to.id();
     let stays = one && !is_directory && !layers.volume.by.path();
@@ -334,8 +401,11 @@ fn rename_entry(
         if replaced.is_same(&moving) && sys::open_entry(&from.path, from_name, pace).is_ok() {
             return Ok(());
         }
+        turn.note_renamed(&moving, to, to_name);
         let last = replaced.attributes.is_directory() || is_last(layers, fd, replaced);
         gone = layers.handles.removed(to.number, to_name, replaced, last);
+    } else {
+        turn.note_renamed(&moving, to, to_name);
     }
     let moved = note_place(
         layers,
@@ -399,7 +469,7 @@ pub(in crate::localfs) fn link(
     pending: &mut PendingSyncs,
 ) -> Try<Linked> {
     let node = layers.handles.node(file, Pace::Patient)?;
-    let changed = change_directory(layers, dir, Pace::Patient, |to, _, turn| {
+    let changed = change_directory(layers, who, dir, Pace::Patient, |to, _, mut turn| {
         if node.is_directory() {
             return Err(Error::Invalid.into());
         }
@@ -411,6 +481,7 @@ pub(in crate::localfs) fn link(
                 .proc
                 .link(node.path.as_fd(), to.path.as_fd(), name)
         })?;
+        turn.note_made();
         drop(changing);
         let moved = match layers.volume.kernel_handles {
             false => {

@@ -39,7 +39,7 @@ pub(in crate::localfs) fn make(
     if pace == Pace::Quick && !matches!(what, Make::File(_)) {
         return Err(Stop::WouldBlock);
     }
-    entries::change_directory(layers, dir, pace, |node, _, turn| {
+    entries::change_directory(layers, who, dir, pace, |node, _, turn| {
         let maker = Maker {
             layers,
             who,
@@ -83,7 +83,7 @@ impl Maker<'_> {
     fn file(
         &self,
         how: &CreateHow,
-        turn: Turn<'_>,
+        mut turn: Turn<'_>,
         pace: Pace,
         pending: &mut PendingSyncs,
     ) -> Try<Found> {
@@ -114,6 +114,7 @@ impl Maker<'_> {
         });
         match created {
             Ok(fd) => {
+                turn.note_made();
                 let stat = layers.volume.stat(&fd)?;
                 let made = Made {
                     fd,
@@ -262,12 +263,13 @@ impl Maker<'_> {
         &self,
         kind: FileKind,
         mode: u32,
-        turn: Turn<'a>,
+        mut turn: Turn<'a>,
         make: impl FnOnce() -> Result<(), Errno>,
     ) -> Try<Made<'a>> {
         let layers = self.layers;
         let begin = sys::coarse_now();
         layers.rights.as_caller(self.who, make)?;
+        turn.note_made();
         let opened = layers.files.open_entry(self.dir, self.name, Pace::Patient);
         let (fd, stat) = opened.inspect_err(|_| {
             self.unmake(&turn.names, |stat| self.is_fresh(stat, kind, mode, begin));
@@ -586,8 +588,12 @@ mod tests {
         let layers = &local.layers;
         let make = |name: &'static str| {
             let root = layers.files.root().id();
-            let changed =
-                entries::change_directory(layers, root, Pace::Patient, |node, _, turn| {
+            let changed = entries::change_directory(
+                layers,
+                &Identity::root(),
+                root,
+                Pace::Patient,
+                |node, _, turn| {
                     let maker = Maker {
                         layers,
                         who: &Identity::root(),
@@ -601,7 +607,8 @@ mod tests {
                         rustix::fs::renameat(root, name, root, "new")
                     });
                     made.map(|_| ())
-                });
+                },
+            );
             changed.unwrap().result
         };
         assert_eq!(make("victim"), Err(Error::Busy));
@@ -619,8 +626,12 @@ mod tests {
             opening.volume.local = local;
             let layers = &Layers::over(opening);
             let root = layers.files.root().id();
-            let changed =
-                entries::change_directory(layers, root, Pace::Patient, |node, _, turn| {
+            let changed = entries::change_directory(
+                layers,
+                &Identity::root(),
+                root,
+                Pace::Patient,
+                |node, _, turn| {
                     let maker = Maker {
                         layers,
                         who: &Identity::root(),
@@ -633,7 +644,8 @@ mod tests {
                         rustix::fs::chmodat(&layers.files.root().path, name, mode, AtFlags::empty())
                     });
                     made.map(|_| ())
-                });
+                },
+            );
             changed.unwrap().result
         };
         assert_eq!(make(true, "one"), Err(Error::Busy));
@@ -663,16 +675,22 @@ mod tests {
         let (file, _held) = open("new");
         let _others: Vec<_> = (0..20).map(|n| open(&n.to_string())).collect();
         let root = local.root();
-        let unmade = entries::change_directory(layers, root, Pace::Patient, |node, _, turn| {
-            let maker = Maker {
-                layers,
-                who: &who,
-                dir: node,
-                name: b"new",
-            };
-            maker.unmake(&turn.names, |_| true);
-            Ok(())
-        });
+        let unmade = entries::change_directory(
+            layers,
+            &Identity::root(),
+            root,
+            Pace::Patient,
+            |node, _, turn| {
+                let maker = Maker {
+                    layers,
+                    who: &who,
+                    dir: node,
+                    name: b"new",
+                };
+                maker.unmake(&turn.names, |_| true);
+                Ok(())
+            },
+        );
         unmade.unwrap().result.unwrap();
         assert!(!dir.path().join("new").exists());
         layers.files.close_all();

@@ -6,6 +6,9 @@
 //! **Fine times** (multigrain, Linux 6.13): the kernel gives a change another ctime than the state that was last looked at. The
 //! value is the ctime in nanoseconds, and nothing is added.
 //!
+//! In memory only those of files are fine: tmpfs gives the directory of a name that is removed or linked the ctime that the file
+//! gets (Linux 6.18), which may be the one that it has.
+//!
 //! **Coarse times**: all changes within a tick of the kernel's clock, or within a second on some file systems, have one ctime *c*.
 //! With *t* as the longer of the two:
 //!
@@ -19,15 +22,24 @@
 //!   each look has a value of its own.
 //! - If the clock is set back, ctimes come for a second time. States with those have values of their own at each look until they
 //!   change again, as long as this run lasts. Of what was told before it, only a state with the same nanosecond could be mistaken.
+//! - A directory whose names clients change is watched, and changes by local programs are counted too
+//!   ([`witness`](super::witness)). Its value is *c* with the number of all changes from the first tick on, and stays when the
+//!   state settles: what clients know of the directory remains valid. Events are counted by stripes as changes are, and the end
+//!   of a watch counts as an event, so that a number from before a time without a watch never comes again. A directory that is
+//!   not watched any more has *c* + 2 *t*.
 //!
 //! Values of their own are numbers of 63 bits from a random start, with the highest bit set, which ctimes have not until 2262.
 //!
 //! So a client reads a file that was just written once more when it has settled. A file system of which the clock is unknown, behind
 //! a network or in another process, is assumed to have a clock within a second of this one.
 
+pub(in crate::localfs) mod names;
+
 use super::in_flight::{Changing, InFlight};
+use super::witness::{DirectoryId, Known, Number, Witness};
 use crate::fs::{Attributes, ChangeKind, Time};
-use crate::localfs::sys::{self, Stat};
+use crate::localfs::sys::{self, OnDevice, Stat};
+use crate::localfs::volume::kind::FsKind;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -44,14 +56,24 @@ const SECOND: u64 = 1_000_000_000;
 /// Bit of values that are no times.
 const NO_TIME: u64 = 1 << 63;
 
+/// Looks at a directory that changes meanwhile, after which its value is one of its own.
+const LOOKS: usize = 2;
+
 /// Something with attributes as the kernel told them.
 pub(in crate::localfs) trait Looked {
     fn attributes(&mut self) -> &mut Attributes;
+
+    /// Device of the file.
+    fn device(&self) -> (u32, u32);
 }
 
-impl Looked for Attributes {
+impl Looked for OnDevice {
     fn attributes(&mut self) -> &mut Attributes {
-        self
+        &mut self.attributes
+    }
+
+    fn device(&self) -> (u32, u32) {
+        self.device
     }
 }
 
@@ -59,6 +81,20 @@ impl Looked for Stat {
     fn attributes(&mut self) -> &mut Attributes {
         &mut self.attributes
     }
+
+    fn device(&self) -> (u32, u32) {
+        self.device
+    }
+}
+
+/// Returns the directory that was looked at, if it is one.
+fn directory_of(seen: &mut impl Looked) -> Option<DirectoryId> {
+    let device = seen.device();
+    let attributes = seen.attributes();
+    attributes.is_directory().then_some(DirectoryId {
+        device,
+        ino: attributes.fileid,
+    })
 }
 
 /// A look at a file during a change of it.
@@ -83,34 +119,47 @@ struct Steps {
 pub(in crate::localfs) struct ChangeValues {
     /// `None` with fine times.
     coarse: Option<Coarse>,
+    /// Whether the times of files are fine, and those of directories are not.
+    fine_files: bool,
     in_flight: Arc<InFlight>,
+    /// Changes of directories by local programs.
+    witness: Witness,
 }
 
 impl ChangeValues {
-    /// Probes the file system of this directory, unless it is `unknown` whether it has the clock of this machine.
+    /// Probes the file system of this directory, which is of some kind.
     pub(in crate::localfs) fn probe(
         root: BorrowedFd<'_>,
-        unknown: bool,
+        kind: FsKind,
         in_flight: Arc<InFlight>,
+        witness: Witness,
     ) -> Self {
         let worst = Steps {
             grain: SECOND,
             tick: SECOND,
         };
-        let steps = match unknown {
-            true => Some(worst),
-            false => match ctimes(root) {
-                Ok(ctimes) => steps_of(&ctimes, clock_tick()),
-                Err(_) => Some(worst),
-            },
+        let tick = clock_tick();
+        let ticks = Steps { grain: 1, tick };
+        // Whether another one has the clock of this machine is unknown.
+        let found = match kind.is_local() {
+            true => ctimes(root).ok().map(|ctimes| steps_of(&ctimes, tick)),
+            false => None,
+        };
+        let fine_files = kind.is_memory() && found == Some(None);
+        let steps = match found {
+            Some(None) if fine_files => Some(ticks),
+            Some(steps) => steps,
+            None => Some(worst),
         };
         Self {
+            fine_files,
             coarse: steps.map(|steps| Coarse::new(steps, Box::new(clock))),
             in_flight,
+            witness,
         }
     }
 
-    /// Returns the relation of the values of a file to each other.
+    /// Returns the relation of the values of a file or directory to each other.
     pub(in crate::localfs) fn kind(&self) -> ChangeKind {
         match self.coarse {
             None => ChangeKind::TimeMetadata,
@@ -136,18 +185,75 @@ impl ChangeValues {
         let now = coarse.now();
         let mut seen = look()?;
         let found = *seen.attributes();
-        let value = match coarse.settled(found.ctime, now) {
-            Some(value) => value,
-            None => {
+        let dir = directory_of(&mut seen);
+        if self.fine_files && dir.is_none() {
+            return Ok(seen);
+        }
+        let known = self.known(dir, &found);
+        let value = match (coarse.settled(found.ctime, now), known) {
+            (Some(_), Known::Kept(value)) | (Some(value), Known::Unwatched) => value,
+            (None, Known::Unwatched) => {
                 let so_far = || self.in_flight.so_far(found.fileid, found.is_directory());
                 let before = so_far();
+                let others = self.seen_of(dir);
                 seen = look()?;
                 let changes = before.settled().filter(|_| so_far() == before);
-                coarse.value(seen.attributes().ctime, now, changes, alone)
+                let number = changes.map(|changes| changes.wrapping_add(others));
+                coarse.value(seen.attributes().ctime, now, number, alone)
+            }
+            (None, Known::Kept(_)) | (_, Known::Watched) => {
+                return self.of_watched(coarse, dir, look);
             }
         };
         seen.attributes().change = value;
         Ok(seen)
+    }
+
+    /// Looks at a directory that is watched. If it is not any more, or changes all the time, the look has a value of its own.
+    fn of_watched<T: Looked>(
+        &self,
+        coarse: &Coarse,
+        dir: Option<DirectoryId>,
+        look: impl Fn() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        for _ in 0..LOOKS {
+            let Some(before) = dir.and_then(|dir| self.witness.before_look(dir)) else {
+                break;
+            };
+            let now = coarse.now();
+            let mut seen = look()?;
+            let attributes = seen.attributes();
+            let ctime = attributes.ctime;
+            let is_over = coarse.settled(ctime, now).is_some();
+            let value = self
+                .witness
+                .after_look(before, attributes, is_over, |number| {
+                    coarse.counted(ctime, now, number)
+                });
+            if let Some(value) = value {
+                attributes.change = value;
+                return Ok(seen);
+            }
+        }
+        let now = coarse.now();
+        let mut seen = look()?;
+        let attributes = seen.attributes();
+        attributes.change = coarse.value(attributes.ctime, now, None, false);
+        Ok(seen)
+    }
+
+    fn known(&self, dir: Option<DirectoryId>, found: &Attributes) -> Known {
+        dir.map_or(Known::Unwatched, |dir| self.witness.known(dir, found))
+    }
+
+    /// Returns the number of changes of a directory that a witness ever saw.
+    fn seen_of(&self, dir: Option<DirectoryId>) -> u64 {
+        dir.map_or(0, |dir| self.in_flight.seen(dir.ino))
+    }
+
+    /// Reads events, so that changes that were late are seen though nobody looks.
+    pub(in crate::localfs) fn end_round(&self) {
+        self.witness.end_round();
     }
 
     /// Looks at a file from within a change of it.
@@ -162,13 +268,37 @@ impl ChangeValues {
         };
         let now = coarse.now();
         let mut seen = look()?;
-        let changes = changing.around().map(|(before, after)| match during {
-            During::Before => before,
-            During::After => after,
+        let dir = directory_of(&mut seen);
+        if self.fine_files && dir.is_none() {
+            return Ok(seen);
+        }
+        if self.known(dir, seen.attributes()) != Known::Unwatched {
+            return self.of_watched(coarse, dir, look);
+        }
+        let others = self.seen_of(dir);
+        let number = changing.around().map(|(before, after)| {
+            let changes = match during {
+                During::Before => before,
+                During::After => after,
+            };
+            changes.wrapping_add(others)
         });
         let seen_ctime = seen.attributes().ctime;
-        seen.attributes().change = coarse.value(seen_ctime, now, changes, alone);
+        seen.attributes().change = coarse.value(seen_ctime, now, number, alone);
         Ok(seen)
+    }
+
+    /// Returns what sees changes by local programs.
+    #[cfg(test)]
+    pub(in crate::localfs) fn witness(&self) -> &Witness {
+        &self.witness
+    }
+
+    /// With another witness.
+    #[cfg(test)]
+    pub(in crate::localfs) fn seen_by(mut self, witness: Witness) -> Self {
+        self.witness = witness;
+        self
     }
 
     /// As on a kernel with coarse times.
@@ -180,6 +310,8 @@ impl ChangeValues {
         };
         Self {
             coarse: Some(Coarse::new(steps, Box::new(clock))),
+            fine_files: false,
+            witness: Witness::new(true, Arc::clone(&in_flight)),
             in_flight,
         }
     }
@@ -329,9 +461,17 @@ impl Coarse {
     /// Returns the value of a state that was looked at after `now`, with the number of changes through this server that led to it, if
     /// that is known. With `alone` there are no others.
     fn value(&self, ctime: Time, now: u64, changes: Option<u64>, alone: bool) -> u64 {
-        if let Some(value) = self.settled(ctime, now) {
-            return value;
-        }
+        let settled = self.settled(ctime, now);
+        settled.unwrap_or_else(|| self.unsettled(ctime, now, changes, alone))
+    }
+
+    /// Returns the value of a state of a directory that is watched, and was looked at after `now`.
+    fn counted(&self, ctime: Time, now: u64, of: Number) -> u64 {
+        let settled = self.settled(ctime, now).filter(|_| of.may_settle);
+        settled.unwrap_or_else(|| self.unsettled(ctime, now, Some(of.number), true))
+    }
+
+    fn unsettled(&self, ctime: Time, now: u64, changes: Option<u64>, alone: bool) -> u64 {
         let ctime = ctime.as_change();
         let ticked = ctime
             .checked_add(self.steps.grain)

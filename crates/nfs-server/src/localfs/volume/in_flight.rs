@@ -60,18 +60,19 @@ pub(in crate::localfs) struct InFlight {
     /// told of a directory saves them more calls.
     directories: Box<[Overlaps]>,
     files: Box<[Overlaps]>,
+    /// Changes of directories that were seen by a [witness](super::witness), and its watches that ended.
+    seen: Box<[AtomicU64]>,
 }
 
 impl Default for InFlight {
     fn default() -> Self {
-        let all = |len| {
-            std::iter::repeat_with(Overlaps::default)
-                .take(len)
-                .collect()
-        };
+        fn all<T: Default>(len: usize) -> Box<[T]> {
+            std::iter::repeat_with(T::default).take(len).collect()
+        }
         Self {
             directories: all(DIRECTORIES),
             files: all(FILES),
+            seen: all(DIRECTORIES),
         }
     }
 }
@@ -96,6 +97,17 @@ impl InFlight {
     /// Begins a change of a file.
     pub(in crate::localfs) fn begin(&self, ino: u64, is_directory: bool) -> Changing<'_> {
         self.overlaps(ino, is_directory).begin()
+    }
+
+    /// Counts a change of a directory that a witness saw, or the end of its watch: what is told of the directory from now on has another
+    /// number than what was told before.
+    pub(in crate::localfs) fn raise_seen(&self, ino: u64) {
+        self.seen[stripe(ino, self.seen.len())].fetch_add(1, SeqCst);
+    }
+
+    /// Returns the number of those.
+    pub(in crate::localfs) fn seen(&self, ino: u64) -> u64 {
+        self.seen[stripe(ino, self.seen.len())].load(SeqCst)
     }
 
     /// Returns the changes of a file so far.
@@ -135,7 +147,12 @@ impl SoFar {
     pub(in crate::localfs) fn settled(self) -> Option<u64> {
         self.0
             .is_multiple_of(Overlaps::ONE_BEGAN)
-            .then_some(self.0 / Overlaps::ONE_BEGAN)
+            .then_some(self.began())
+    }
+
+    /// Returns the number of changes that ever began.
+    pub(in crate::localfs) fn began(self) -> u64 {
+        self.0 / Overlaps::ONE_BEGAN
     }
 }
 

@@ -94,6 +94,12 @@ impl FsKind {
         self != Self::Other
     }
 
+    /// Whether all changes are made through this kernel and this file system, which tell of them (inotify(7)). The layers of an overlayfs
+    /// can be changed below it.
+    pub(in crate::localfs) fn tells_of_changes(self) -> bool {
+        self.is_local() && self != Self::Overlay
+    }
+
     /// Whether data is read and written without waiting for a disk.
     pub(in crate::localfs) fn is_memory(self) -> bool {
         self == Self::Memory
