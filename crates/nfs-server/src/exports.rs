@@ -387,11 +387,10 @@ impl List {
         }
     }
 
-    /// Returns the name of the export with a number.
-    pub(crate) fn name_of(&self, number: u32) -> Option<&str> {
-        let mut exports = self.exports.iter();
-        let export = exports.find(|export| export.id == number);
-        export.map(|export| &*export.name)
+    /// Returns the numbers and names of all exports that have a file system now.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (u32, &str)> {
+        let exports = self.exports.iter();
+        exports.map(|export| (export.id, &*export.name))
     }
 
     /// Returns the directories above the exports, as NFSv4 shows them.

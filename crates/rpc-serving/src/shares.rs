@@ -87,12 +87,6 @@ impl Shares {
         self.held.keys().copied()
     }
 
-    /// An address than which no other holds more; `None` if none holds anything.
-    pub fn heaviest(&self) -> Option<PeerGroup> {
-        let heaviest = self.held.iter().max_by_key(|&(_, &held)| held);
-        heaviest.map(|(&group, _)| group)
-    }
-
     /// Number of addresses that hold something.
     pub fn holders(&self) -> usize {
         self.held.len()
@@ -241,15 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_hold_something_are_told_and_the_heaviest_of_them() {
+    fn addresses_that_hold_something_are_told() {
         let mut shares = Shares::new(100, Bound::Part(1));
-        assert_eq!((shares.heaviest(), shares.groups().count()), (None, 0));
+        assert_eq!(shares.groups().count(), 0);
         for (last, amount) in [(1, 10), (2, 30), (3, 20)] {
             assert!(shares.take(group(last), amount));
         }
-        assert_eq!(shares.heaviest(), Some(group(2)));
         shares.give_back(group(2), 30);
-        assert_eq!(shares.heaviest(), Some(group(3)));
         let mut groups: Vec<_> = shares.groups().collect();
         groups.sort_unstable();
         assert_eq!(groups, [group(1), group(3)]);

@@ -125,6 +125,7 @@ impl Layers {
         self.handles.begin_round(round.number);
         self.listed.begin_round(round.number);
         self.volume.look_who_can_reach();
+        drop(round.lost);
         self.volume.changes.end_round();
         for gone in round.gone {
             self.handles.forget(&gone);

@@ -85,13 +85,6 @@ impl<V> Lru<V> {
             .filter_map(|slot| slot.value.as_ref())
     }
 
-    /// Returns all keys and values, the least recently used first.
-    pub(super) fn oldest_first(&self) -> impl Iterator<Item = (u64, &V)> {
-        let slot = |at: usize| self.slots.get(at);
-        std::iter::successors(slot(self.oldest), move |last| slot(last.newer))
-            .filter_map(|slot| Some((slot.key, slot.value.as_ref()?)))
-    }
-
     /// Inserts a value; returns the evicted or replaced one, if any.
     pub(super) fn insert(&mut self, key: u64, value: V) -> Option<V> {
         if let Some(old) = self.get(key) {
@@ -212,7 +205,6 @@ mod tests {
         assert_eq!(idle(&lru, 0), [""; 0]);
         assert_eq!(idle(&lru, 1), ["b"]);
         assert_eq!(idle(&lru, 2), ["b", "a", "c"]);
-        assert!(lru.oldest_first().eq([(2, &"b"), (1, &"a"), (3, &"c")]));
         assert!(lru.is_idle(2, 1) && !lru.is_idle(1, 1) && !lru.is_idle(4, 1));
         // The one that was used last is used again.
         lru.get(3);

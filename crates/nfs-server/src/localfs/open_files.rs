@@ -368,6 +368,12 @@ impl OpenFiles {
     }
 
     #[cfg(test)]
+    pub(in crate::localfs) fn forget_all_held(&self) -> usize {
+        let gone = self.cache().forget_all_held();
+        gone.descriptors()
+    }
+
+    #[cfg(test)]
     pub(in crate::localfs) fn close_all(&self) {
         let gone = self.cache().trim(0);
         drop(gone);

@@ -4,6 +4,7 @@ use super::state::{FileKey, Nfs4State};
 use crate::exports::{Exports, List};
 use nfs_proto::v4::ClientId;
 use nfs4_state::{StateKind, StateView};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,18 +47,20 @@ pub(super) fn held_states(
     client: Option<ClientId>,
     max: usize,
 ) -> HeldStates {
-    let list = exports.all();
+    let names = names_of(&exports.all());
     let begin = Instant::now();
     let mut listed = HeldStates {
         states: Vec::new(),
         has_more: false,
     };
-    let (mut from, mut held) = (Some(0), Vec::new());
+    let mut from = Some(0);
     while let Some(at) = from {
         let page = state.states_from(at);
         from = page.next;
         let wanted = page.states.into_iter();
         let wanted = wanted.filter(|(state, _)| client.is_none_or(|its| its == state.client));
+        // A file that is held keeps its export, which may be removed meanwhile.
+        let mut held = Vec::new();
         for (state, file) in wanted {
             if listed.states.len() == max {
                 listed.has_more = true;
@@ -65,22 +68,32 @@ pub(super) fn held_states(
             } else {
                 let path = (file.as_ref()).filter(|_| begin.elapsed() < PATHS_WITHIN);
                 let path = path.and_then(|file| file.path());
-                listed.states.push(shown(&list, state, path));
+                listed.states.push(shown(&names, state, path));
             }
             held.extend(file);
         }
+        state.release_held(held);
     }
-    state.release_held(held);
     listed
 }
 
-fn shown(list: &List, state: StateView<FileKey>, path: Option<PathBuf>) -> HeldState {
+/// Returns the names of exports by their numbers.
+fn names_of(list: &List) -> HashMap<u32, String> {
+    let all = list.names().map(|(number, name)| (number, name.to_owned()));
+    all.collect()
+}
+
+fn shown(
+    names: &HashMap<u32, String>,
+    state: StateView<FileKey>,
+    path: Option<PathBuf>,
+) -> HeldState {
     let FileKey { export, file: id } = state.file;
     let digits = id.as_bytes().iter().map(|byte| format!("{byte:02x}"));
     HeldState {
         client: state.client,
         owner: state.owner,
-        export: list.name_of(export).map(str::to_owned),
+        export: names.get(&export).cloned(),
         file: digits.collect(),
         path,
         is_revoked: state.is_revoked,

@@ -96,9 +96,13 @@ impl ByKernelHandle {
         if !self.files.has_hold_by_handle(key, file) {
             return None;
         }
-        // It was found just now, and is in memory.
-        let node = self.node(file, Pace::Patient).ok()?;
-        held::begin_removal(&self.files, &node)
+        // It was found just now, and is in memory. Where descriptors have run out, files that nobody holds make room for it.
+        let find = || self.node(file, Pace::Patient);
+        let node = find().or_else(|_| {
+            self.files.shed_if_exhausted();
+            find()
+        });
+        held::begin_removal(&self.files, &node.ok()?)
     }
 
     /// Returns the path of a file on this machine, without keeping it open; `None` if the kernel does not know by which name it was

@@ -84,7 +84,7 @@ impl Cache {
     pub(super) fn make_room(&mut self, most: usize) -> Vec<Arc<Node>> {
         let most = most.saturating_sub(self.lock_files);
         let (held, was_used) = self.held_mut();
-        held.make_room(most, was_used)
+        held.make_room(most, 1, was_used)
     }
 
     /// Makes the hold of a file warm, if it is cold and there is room.
@@ -92,14 +92,11 @@ impl Cache {
         self.held.warm(node, most.saturating_sub(self.lock_files));
     }
 
-    /// See [`Holds::begin_removal`].
-    pub(super) fn begin_removal(
-        &mut self,
-        node: &Arc<Node>,
-        most: usize,
-    ) -> (Option<HoldId>, Vec<Arc<Node>>) {
+    /// See [`Holds::end_removal`].
+    pub(super) fn end_removal(&mut self, key: u64, id: HoldId, most: usize) -> Vec<Arc<Node>> {
         let most = most.saturating_sub(self.lock_files);
-        self.held.begin_removal(node, most)
+        let (held, was_used) = self.held_mut();
+        held.end_removal(key, id, most, was_used)
     }
 
     /// Counts a descriptor for locks.

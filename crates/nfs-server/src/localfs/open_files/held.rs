@@ -217,16 +217,16 @@ pub(in crate::localfs) fn begin_removal(
     files: &Arc<OpenFiles>,
     node: &Arc<Node>,
 ) -> Option<Removal> {
-    let most = most_held(files.most());
     let mut cache = files.cache();
-    let cooled = cache.make_room(most);
-    let (hold, lost) = cache.begin_removal(node, most);
+    if cache.kept() == 0 {
+        files.sweeper.wake();
+    }
+    let hold = cache.held_mut().0.begin_removal(node)?;
     drop(cache);
-    drop((cooled, lost));
     Some(Removal {
         files: Arc::clone(files),
         key: node.key,
-        hold: hold?,
+        hold,
     })
 }
 
@@ -239,8 +239,11 @@ pub(in crate::localfs) struct Removal {
 
 impl Drop for Removal {
     fn drop(&mut self) {
+        let most = most_held(self.files.most());
         let mut cache = self.files.cache();
-        cache.held_mut().0.end_removal(self.key, self.hold);
+        let closed = cache.end_removal(self.key, self.hold, most);
+        drop(cache);
+        drop(closed);
     }
 }
 

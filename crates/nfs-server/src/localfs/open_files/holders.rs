@@ -40,7 +40,10 @@ impl Holders {
 
     /// Returns whether there are none.
     pub(super) fn is_empty(&self) -> bool {
-        self.groups().next().is_none()
+        match self {
+            Self::One(_, count) => *count == 0,
+            Self::Many(all) => all.holders() == 0,
+        }
     }
 
     /// Returns whether an address has one.

@@ -28,6 +28,8 @@ pub(in crate::localfs) struct Round {
     pub(in crate::localfs) idle: Vec<Arc<Node>>,
     /// Files that were found to have no name any more, where there are no kernel handles.
     pub(in crate::localfs) gone: Vec<Gone>,
+    /// Files without a name that clients have lost, which are closed with this.
+    pub(in crate::localfs) lost: Vec<Arc<Node>>,
 }
 
 impl OpenFiles {
@@ -49,13 +51,14 @@ impl OpenFiles {
                 .map(Arc::clone)
                 .collect(),
             gone: cache.take_gone(),
+            lost: cache.held_mut().0.take_lost(),
         }
     }
 
     /// Ends a round. The thread sleeps if nothing is open.
     pub(in crate::localfs) fn end_round(&self) {
         let cache = self.cache();
-        if cache.len() == 0 && cache.kept() == 0 {
+        if cache.len() == 0 && cache.kept() == 0 && !cache.held().has_lost() {
             self.sweeper.rest();
         }
     }

@@ -1,24 +1,19 @@
 //! Held files that nothing but their descriptors leads to, divided by address.
 
-use crate::localfs::lru::Lru;
 use oncrpc::PeerGroup;
-use rpc_serving::shares::{Bound, Shares};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Keys of the files without a name that stay open, each counted for an address.
+/// Keys of the files without a name that stay open, each counted for an address. How many there may be is for the caller to say.
+#[derive(Default)]
 pub(super) struct Unnamed {
-    /// The address of each, the file first that was removed first.
-    files: Lru<PeerGroup>,
-    /// How many each address has. How many there may be is for the caller to say.
-    shares: Shares,
-}
-
-impl Default for Unnamed {
-    fn default() -> Self {
-        Self {
-            files: Lru::new(usize::MAX),
-            shares: Shares::new(usize::MAX, Bound::Part(1)),
-        }
-    }
+    /// The address of each, and its place in the order in which they were counted.
+    files: HashMap<u64, (PeerGroup, u64)>,
+    /// The files of each address by their place in that order.
+    of: HashMap<PeerGroup, BTreeMap<u64, u64>>,
+    /// The addresses by the number of their files.
+    by_number: BTreeSet<(usize, PeerGroup)>,
+    /// Place of the next file.
+    next: u64,
 }
 
 impl Unnamed {
@@ -29,37 +24,58 @@ impl Unnamed {
 
     /// Number of files of an address.
     pub(super) fn len_of(&self, group: PeerGroup) -> usize {
-        self.shares.held_by(group)
+        self.of.get(&group).map_or(0, BTreeMap::len)
     }
 
     /// Counts a file for an address, in place of another one, if it was counted.
     pub(super) fn add(&mut self, group: PeerGroup, key: u64) {
         self.remove(key);
-        self.files.insert(key, group);
-        self.shares.take(group, 1);
+        let place = self.next;
+        self.next += 1;
+        self.files.insert(key, (group, place));
+        self.change(group, |files| files.insert(place, key));
     }
 
     /// Counts a file no more.
     pub(super) fn remove(&mut self, key: u64) {
-        if let Some(group) = self.files.remove(key) {
-            self.shares.give_back(group, 1);
+        if let Some((group, place)) = self.files.remove(&key) {
+            self.change(group, |files| files.remove(&place));
+        }
+    }
+
+    /// Changes the files of an address; `change` returns one that was there before, if any.
+    fn change(
+        &mut self,
+        group: PeerGroup,
+        change: impl FnOnce(&mut BTreeMap<u64, u64>) -> Option<u64>,
+    ) {
+        let files = self.of.entry(group).or_default();
+        self.by_number.remove(&(files.len(), group));
+        change(files);
+        match files.len() {
+            0 => {
+                self.of.remove(&group);
+            }
+            number => {
+                self.by_number.insert((number, group));
+            }
         }
     }
 
     /// Returns the address that is counted for a file.
     pub(super) fn group_of(&self, key: u64) -> Option<PeerGroup> {
-        self.files.peek(key).copied()
+        self.files.get(&key).map(|&(group, _)| group)
     }
 
-    /// Returns the file that is to be lost for one of this address: the one that was removed first of those of the address with most of
+    /// Returns the file that is to be lost for one of this address: the one that was counted first of those of the address with most of
     /// them, if that has more even then.
     pub(super) fn to_lose_for(&self, group: PeerGroup) -> Option<u64> {
-        let heaviest = self.shares.heaviest()?;
-        if self.len_of(heaviest) <= self.len_of(group) + 1 {
+        let &(most, heaviest) = self.by_number.last()?;
+        if most <= self.len_of(group) + 1 {
             return None;
         }
-        let mut files = self.files.oldest_first();
-        files.find(|&(_, &its)| its == heaviest).map(|(key, _)| key)
+        let first = self.of.get(&heaviest)?.first_key_value();
+        first.map(|(_, &key)| key)
     }
 }
 

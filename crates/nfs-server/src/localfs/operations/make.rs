@@ -151,7 +151,8 @@ impl Maker<'_> {
                 let times = exclusive_times(*verifier);
                 let same = SetTime::To(stat.attributes.atime) == times.atime
                     && SetTime::To(stat.attributes.mtime) == times.mtime
-                    && stat.attributes.size == set.size.unwrap_or(0);
+                    && stat.attributes.size == set.size.unwrap_or(0)
+                    && self.may_have_made(set, &stat.attributes);
                 if !same {
                     return Err(Error::Exists.into());
                 }
@@ -180,10 +181,7 @@ impl Maker<'_> {
                 }
             }
         }
-        Ok(Found {
-            file: node.id(),
-            attributes: stat.attributes,
-        })
+        Ok(found_with(&node, stat.attributes))
     }
 
     fn directory(
@@ -309,6 +307,21 @@ impl Maker<'_> {
             && stat.born.is_none_or(|born| is_since(born, begin))
     }
 
+    /// Whether a file has an owner that a new file of the caller would have. Another one may be a trap: its maker chose its times, and
+    /// a caller that takes it for its own sets more of its attributes. Other file systems may have a fixed owner for all files.
+    fn may_have_made(&self, set: &SetAttributes, found: &Attributes) -> bool {
+        let rights = &self.layers.rights;
+        let given = set.uid.filter(|_| self.chooses_owner());
+        !self.layers.volume.local
+            || found.uid == rights.acting(self.who).uid
+            || given == Some(found.uid)
+    }
+
+    /// Whether the caller may give a new object to somebody else.
+    fn chooses_owner(&self) -> bool {
+        self.layers.rights.acts_for_callers() && self.who.is_root()
+    }
+
     /// Sets the remaining attributes of a new object.
     fn finish(
         &self,
@@ -366,10 +379,7 @@ impl Maker<'_> {
             layers.persist_places()?;
         }
         if as_made {
-            return Ok(Found {
-                file: node.id(),
-                attributes: stat.attributes,
-            });
+            return Ok(found_with(&node, stat.attributes));
         }
         found_as_it_is(layers, &node)
     }
@@ -378,7 +388,7 @@ impl Maker<'_> {
     ///
     /// Only root sets owner and group; objects of other callers are created with them.
     fn missing(&self, set: &SetAttributes, mode: u32, made: &Attributes) -> Try<SetAttributes> {
-        let chooses = self.layers.rights.acts_for_callers() && self.who.is_root();
+        let chooses = self.chooses_owner();
         let uid = set.uid.filter(|&uid| chooses && uid != made.uid);
         let gid = set.gid.filter(|&gid| chooses && gid != made.gid);
         let is_directory = made.kind == FileKind::Directory;
@@ -506,13 +516,19 @@ fn has_nothing_extra(fd: impl AsFd) -> bool {
 /// Returns the file that CREATE created or found. If it was removed since, the reply has no
 /// attributes: NFS3ERR_STALE would refer to the directory.
 fn found_as_it_is(layers: &Layers, node: &Node) -> Try<Found> {
-    Ok(Found {
+    let attributes = layers.volume.attributes(&node.path)?;
+    Ok(found_with(node, attributes))
+}
+
+/// Returns a file with its attributes, as the kernel tells them, and the number that clients are told.
+fn found_with(node: &Node, attributes: Attributes) -> Found {
+    Found {
         file: node.id(),
         attributes: Attributes {
             fileid: node.fileid,
-            ..layers.volume.attributes(&node.path)?
+            ..attributes
         },
-    })
+    }
 }
 
 /// Whether a time of a file is `begin` or later, allowing for file systems with times in whole

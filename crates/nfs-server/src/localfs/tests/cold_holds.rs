@@ -6,8 +6,13 @@ use oncrpc::PeerGroup;
 
 /// An export of which 8 files may be open, 6 of them as clients hold them; `None` where its handles cannot open files again.
 fn export() -> Option<Export> {
+    export_with(8)
+}
+
+/// An export of which so many files may be open, three quarters of them as clients hold them.
+fn export_with(open_files: usize) -> Option<Export> {
     let mut export = Export::with_kernel_handles()?;
-    export.restart_with(|opening| opening.open_files = Some(8));
+    export.restart_with(|opening| opening.open_files = Some(open_files));
     operations::held::holds_by_handle(&export.fs().layers).then_some(export)
 }
 
@@ -152,14 +157,15 @@ fn files_without_a_name_have_half_of_the_descriptors_for_holds_and_others_go_wit
         export.remove(n);
     }
     for _ in 0..2 {
-        export.check(&held[..3]);
-        let lost = |(file, _): &(FileId, _)| export.read(*file) == Err(Error::Stale);
-        assert!(held[4..10].iter().filter(|held| lost(held)).count() >= 5);
         // The rest is used as before, by whoever comes.
         for (n, (file, held)) in held.iter().enumerate().skip(10) {
             assert_eq!(export.read(*file).unwrap(), n.to_string().as_bytes());
             assert!(held.open_for_locks().wait().is_ok());
         }
+        // Now others have needed the descriptors.
+        export.check(&held[..3]);
+        let lost = |(file, _): &(FileId, _)| export.read(*file) == Err(Error::Stale);
+        assert!(held[4..10].iter().filter(|held| lost(held)).count() >= 5);
     }
     drop(held);
     let again = export.hold_all(3);
@@ -333,6 +339,107 @@ fn file_without_a_name_that_several_addresses_hold_is_counted_for_one_that_still
     assert_eq!(export.read(file).unwrap(), b"1");
     drop(second);
     assert_eq!(export.read(file), Err(Error::Stale));
+}
+
+#[test]
+fn removal_that_takes_no_file_away_loses_no_file_of_another_address() {
+    let Some(export) = export() else { return };
+    let full: Vec<_> = (0..3).map(|n| export.hold_for(address(1), n)).collect();
+    (0..3).for_each(|n| export.remove(n));
+    let other = export.hold_for(address(2), 3);
+    let beside = export.path.join("beside");
+    fs::hard_link(export.path.join(name(3)), &beside).unwrap();
+    let (root, who) = (export.fs().root(), Identity::new(1001, 1001));
+    let named = |name: &'static str| Name::new(name.as_bytes()).unwrap();
+    // In a directory where the caller may not do that.
+    let refused = export.fs().remove(&who, root, named("f3")).wait();
+    assert_eq!(refused.result, Err(Error::Access));
+    export.write("more", "more");
+    let (from, to) = ((root, named("more")), (root, named("f3")));
+    let refused = export.fs().rename(&who, from, to).wait();
+    assert_eq!(refused.result, Err(Error::Access));
+    // To another name of the same file, which does nothing.
+    export.rename("beside", "f3");
+    assert!(beside.exists());
+    export.remove(3);
+    export.fs().layers.files.close_all();
+    export.check(&full);
+    assert_eq!(export.read(other.0).unwrap(), b"3");
+}
+
+#[test]
+fn file_that_is_held_by_an_address_with_few_others_is_lost_for_none() {
+    let Some(export) = export() else { return };
+    // Address 2 has one already when the file goes that both hold: it counts for address 1.
+    let of_two = export.hold_for(address(2), 9);
+    export.remove(9);
+    let both = [1, 2].map(|last| export.hold_for(address(last), 0));
+    export.remove(0);
+    drop(of_two);
+    let held: Vec<_> = (1..3).map(|n| export.hold_for(address(1), n)).collect();
+    let newcomer = export.hold_for(address(3), 3);
+    (1..4).for_each(|n| export.remove(n));
+    export.fs().layers.files.close_all();
+    assert_eq!(export.read(both[0].0).unwrap(), b"0");
+    assert_eq!(export.read(held[0].0), Err(Error::Stale));
+    assert_eq!(export.read(held[1].0).unwrap(), b"2");
+    assert_eq!(export.read(newcomer.0).unwrap(), b"3");
+}
+
+#[test]
+fn removed_file_finds_a_place_after_local_programs_removed_many() {
+    let Some(export) = export_with(80) else {
+        return;
+    };
+    // Of these 60 are warm, and the first one is cold.
+    let held = export.hold_all(61);
+    export.fs().layers.files.close_all();
+    for n in 1..=20 {
+        fs::remove_file(export.path.join(name(n))).unwrap();
+    }
+    export.remove(0);
+    export.fs().layers.files.close_all();
+    for (n, (file, _)) in held.iter().enumerate().take(21) {
+        assert_eq!(export.read(*file).unwrap(), n.to_string().as_bytes());
+    }
+}
+
+#[test]
+fn hold_that_ends_late_does_not_end_one_that_began_after_the_root_was_replaced() {
+    let Some(export) = export() else { return };
+    let before = export.hold_all(1);
+    let file = fs::File::open(export.path.join(name(0))).unwrap();
+    let removals = export.fs().layers.handles.begin_removal(&file);
+    assert_eq!(export.fs().layers.files.forget_all_held(), 1);
+    let held = export.hold_all(1);
+    drop((removals, before));
+    export.remove(0);
+    export.check(&held);
+    export.fs().layers.files.close_all();
+    export.check(&held);
+}
+
+#[test]
+fn file_that_is_lost_is_closed_by_the_sweeper() {
+    let Some(export) = export() else { return };
+    let held: Vec<_> = [1, 1, 1, 2]
+        .into_iter()
+        .enumerate()
+        .map(|(n, last)| export.hold_for(address(last), n))
+        .collect();
+    let freed = |n: usize| {
+        let opened = fs::read_dir("/proc/self/fd").unwrap();
+        let path = fs::canonicalize(&export.path).unwrap().join(name(n));
+        let deleted = format!("{} (deleted)", path.display());
+        let mut targets = opened.filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
+        !targets.any(|target| target.to_string_lossy() == deleted)
+    };
+    (0..4).for_each(|n| export.remove(n));
+    export.fs().layers.files.close_all();
+    assert_eq!(export.read(held[0].0), Err(Error::Stale));
+    assert!(!freed(0), "by the call");
+    drop(export.fs().layers.files.begin_round());
+    assert!(freed(0));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Handles lead to the same file across restarts, renames and removals.
 
 use super::*;
+use crate::localfs::volume::fileid::FileIds;
 
 fn handles_survive_a_restart() {
     let mut export = Export::new();
@@ -171,6 +172,41 @@ fn handles_without_state_last_as_long_as_the_server() {
     let found = seen.result.unwrap();
     assert!(local.attributes(found.file).wait().is_ok());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+/// As in a nested subvolume of btrfs, or where numbers come from handles: a client takes a file whose number changes for another one.
+#[test]
+fn new_file_has_the_number_that_it_has_later() {
+    let mut export = Export::new();
+    export.restart_with(|opening| opening.volume.file_ids = FileIds::Ids);
+    let root = export.fs().root();
+    let check = |name: &str, what: Make| {
+        let name = Name::new(name.as_bytes()).unwrap();
+        let made = export.fs().make(&Identity::root(), root, name, what).wait();
+        let made = made.result.unwrap();
+        assert_eq!(
+            made.attributes.fileid,
+            export.stat(made.file).unwrap().fileid
+        );
+    };
+    let plain = SetAttributes::default();
+    let group = SetAttributes {
+        size: Some(1),
+        ..plain
+    };
+    check("f", file(0o644));
+    check("g", Make::File(CreateHow::Guarded(group)));
+    check("d", Make::Directory(SetAttributes::mode(0o755)));
+    check("l", Make::Symlink(b"text".as_slice().into(), plain));
+    check("p", Make::Special(FileKind::Fifo, (0, 0), plain));
+    for _ in 0..2 {
+        check("x", Make::File(CreateHow::Exclusive([1; 8], plain)));
+        check("u", Make::File(CreateHow::Unchecked(plain)));
+        check(
+            "s",
+            Make::File(CreateHow::Unchecked(SetAttributes::size(0))),
+        );
+    }
 }
 
 in_both_ways! {

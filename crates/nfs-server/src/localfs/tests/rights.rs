@@ -306,6 +306,33 @@ fn umask_of_the_caller_counts_only_where_no_default_list_decides() {
     }
 }
 
+/// Whoever creates it next is taken for its maker, and sets the group of it.
+#[test]
+fn exclusive_create_does_not_find_the_file_of_another_user() {
+    for export in exports() {
+        let root = export.fs().root();
+        let set = SetAttributes::mode(0o2755);
+        let make = |who: &Identity, set| {
+            let how = CreateHow::Exclusive([1; 8], set);
+            export.make_as(who, root, "f", Make::File(how))
+        };
+        let made = make(&alice(), set).unwrap();
+        assert_eq!(make(&alice(), set), Ok(made));
+        for other in [bob(), Identity::root()] {
+            assert_eq!(make(&other, set), Err(Error::Exists));
+        }
+        // Root gives it away at once.
+        export.remove_as(&alice(), root, "f").unwrap();
+        let set = SetAttributes {
+            uid: Some(BOB),
+            ..set
+        };
+        let made = make(&Identity::root(), set).unwrap();
+        assert_eq!(export.stat(made).unwrap().uid, BOB);
+        assert_eq!(make(&Identity::root(), set), Ok(made));
+    }
+}
+
 /// The umask of this process is nobody's wish; tests run with one.
 #[test]
 fn new_files_have_the_mode_that_was_asked_for() {
