@@ -21,10 +21,10 @@ mod linux_serves_us;
 mod load;
 mod on_host;
 mod our_client;
-mod posix_suite;
 mod power_loss;
 mod probe;
 mod server_restart;
+mod suites;
 mod tree;
 mod v4_restart;
 mod verbs;
@@ -199,6 +199,13 @@ pub(super) const TESTS: [Test; 57] = [
         run: power_loss::usual,
     },
     Test {
+        name: "power-loss-v4",
+        about: "the same under a client of version 4.2, and under one that holds a lock and reclaims it",
+        runs: Runs::All,
+        ours: true,
+        run: power_loss::usual_v4,
+    },
+    Test {
         name: "cut-connection",
         about: "the connection of the kernel's client at work is cut in every way there is",
         runs: Runs::All,
@@ -315,14 +322,28 @@ pub(super) const TESTS: [Test; 57] = [
         about: "pjdfstest by the kernel's client, with the same results on ours and the kernel's server",
         runs: Runs::Named,
         ours: true,
-        run: posix_suite::version_3,
+        run: suites::posix,
     },
     Test {
         name: "posix-suite-v4",
         about: "the same over version 4.2",
         runs: Runs::Named,
         ours: true,
-        run: posix_suite::version_4,
+        run: suites::posix_v4,
+    },
+    Test {
+        name: "nfs-conformance",
+        about: "the programs of nfs-conformance, with the same results on ours and the kernel's server of version 4.2",
+        runs: Runs::Named,
+        ours: true,
+        run: suites::conformance,
+    },
+    Test {
+        name: "cthon04",
+        about: "cthon04's basic tests and locks of two processes, in the same way",
+        runs: Runs::Named,
+        ours: true,
+        run: suites::cthon,
     },
     Test {
         name: "power-loss-all",
