@@ -64,7 +64,7 @@ pub(super) enum Runs {
     Named,
 }
 
-pub(super) const TESTS: [Test; 57] = [
+pub(super) const TESTS: [Test; 61] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -99,6 +99,13 @@ pub(super) const TESTS: [Test; 57] = [
         runs: Runs::All,
         ours: true,
         run: verbs::removal,
+    },
+    Test {
+        name: "verbs-v4",
+        about: "the kernel's client, version 4.2 and 4.1, at work on our server over rxe",
+        runs: Runs::All,
+        ours: true,
+        run: verbs::version_4,
     },
     Test {
         name: "verbs-siw",
