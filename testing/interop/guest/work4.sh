@@ -40,12 +40,13 @@ work_sizes() {
   drop_caches
   same 'sparse size' 5368709124 "$(stat -c %s /mnt/w/holes)"
   same 'sparse tail' tail "$(dd if=/mnt/w/holes bs=4 skip=1342177280 2>/dev/null)"
-  # Two processes add lines to one file.
-  local who number
+  # Two processes add lines to one file. Others of this shell, as a server may be, are not waited for.
+  local who number both=()
   for who in a b; do
     for ((number = 0; number < 100; number++)); do echo "$who-$number" >>/mnt/w/appended || die append; done &
+    both+=($!)
   done
-  wait
+  wait "${both[@]}"
   drop_caches
   for who in a b; do
     for ((number = 0; number < 100; number++)); do echo "$who-$number"; done
@@ -135,12 +136,14 @@ work_opened() {
 
 # Of two that create a file exclusively, one does.
 exclusively_between() {
-  local number directory
+  local number directory makers
   for number in {1..20}; do
+    makers=()
     for directory in "$@"; do
       (set -C; : >"$directory/one-$number") 2>/dev/null && echo "$directory" >>/tmp/made-$number &
+      makers+=($!)
     done
-    wait
+    wait "${makers[@]}"
     same "makers of file $number" 1 "$(wc -l </tmp/made-$number)"
   done
   rm /tmp/made-*

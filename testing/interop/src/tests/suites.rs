@@ -82,7 +82,7 @@ const CTHON: Suite = Suite {
     name: "cthon04",
     about: "cthon04, basic and lock",
     version: "4.2",
-    cases: 124,
+    cases: 241,
     differences: "testing/interop/cthon04.tsv",
     source: Source::Tree {
         url: "https://github.com/phdeniel/cthon04",
@@ -188,9 +188,10 @@ impl Suite {
                     output(tool("make").arg("-C").arg(copy.join(folder)).args(make))?;
                 }
                 let archive = run.work.join("suite.tar");
-                let unwanted = ["--exclude=.git", "--exclude=*.c", "--exclude=*.h", "--exclude=*.o"];
-                let pack = ["-cf".as_ref(), archive.as_os_str(), ".".as_ref()];
-                output(tool("tar").arg("-C").arg(&copy).args(unwanted).args(pack))?;
+                let unwanted = ["*.c", "*.h", "*.o", ".git"].map(|name| format!("--exclude={name}"));
+                let mut pack = tool("tar");
+                pack.arg("-C").arg(&copy).arg("-cf").arg(&archive);
+                output(pack.args(unwanted).arg("."))?;
                 Ok(archive)
             }
         }
