@@ -55,7 +55,7 @@ pub struct Options {
     /// Run cases whose dependencies have failed, too
     #[arg(long)]
     force: bool,
-    /// Lease of the server: the suite waits for the ends of leases, and a thousand clients (REBT2c, 3c and 4c) want 60s
+    /// Lease of the server: the suite waits for the ends of leases; a thousand clients (REBT2c, 3c and 4c) want 180s
     #[arg(long, value_name = "TIME", default_value = "10s")]
     lease: String,
     /// Further option of `rpcrdma serve`, as --server-option=--strict (may be given again)

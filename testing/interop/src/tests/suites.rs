@@ -188,7 +188,8 @@ impl Suite {
                     output(tool("make").arg("-C").arg(copy.join(folder)).args(make))?;
                 }
                 let archive = run.work.join("suite.tar");
-                let unwanted = ["*.c", "*.h", "*.o", ".git"].map(|name| format!("--exclude={name}"));
+                let unwanted =
+                    ["*.c", "*.h", "*.o", ".git"].map(|name| format!("--exclude={name}"));
                 let mut pack = tool("tar");
                 pack.arg("-C").arg(&copy).arg("-cf").arg(&archive);
                 output(pack.args(unwanted).arg("."))?;
