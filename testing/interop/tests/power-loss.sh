@@ -236,13 +236,13 @@ host_list() {
   umount /disk || die 'umount of the disk'
 }
 
-# host_hold FS USER VERSION: a client is told that it has a lock, and the power fails. Nothing is to be on the disk for that but
-# the record of the client: the file was there before.
+# host_hold FS USER VERSION: a client is told that it has a lock, and the power fails. The file was on the disk before; the state
+# that the server makes at its first start, and the record of the client, are there because it has synced them.
 host_hold() {
   exported "$1" "$2"
   echo before >/disk/export/locked && chown "$2" /disk/export/locked || die 'the file to lock'
-  serve_up "$2" durable
   sync
+  serve_up "$2" durable
   mounted "$3"
   agent client
   says client ok open f /mnt/locked
