@@ -5,16 +5,21 @@ declare -A AGENT_IN AGENT_OUT AGENT_PID
 agent() {
   local in out
   mkfifo "/tmp/$1-in" "/tmp/$1-out" || die mkfifo
-  # It inherits no end of the pipes of others, whose ends show that they are to end.
   (
-    for in in "${AGENT_IN[@]}"; do exec {in}>&-; done
-    for out in "${AGENT_OUT[@]}"; do exec {out}<&-; done
+    leave_agents
     exec /lab/file-locks <"/tmp/$1-in" >"/tmp/$1-out"
   ) &
   AGENT_PID[$1]=$!
   exec {in}>"/tmp/$1-in" {out}<"/tmp/$1-out"
   AGENT_IN[$1]=$in AGENT_OUT[$1]=$out
   rm "/tmp/$1-in" "/tmp/$1-out"
+}
+
+# leave_agents: for a process that inherits no end of the pipes of agents, whose ends show them that they are to end.
+leave_agents() {
+  local pipe
+  for pipe in "${AGENT_IN[@]}"; do exec {pipe}>&-; done
+  for pipe in "${AGENT_OUT[@]}"; do exec {pipe}<&-; done
 }
 
 # tell_agent NAME COMMAND...

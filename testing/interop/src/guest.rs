@@ -34,13 +34,14 @@ const UP_LIMIT: Duration = Duration::from_secs(120);
 const BOOTS: usize = 4;
 
 /// Files of `testing/interop/guest` that scripts may include.
-const LIBRARIES: [&str; 6] = [
+const LIBRARIES: [&str; 7] = [
     "lib.sh",
     "load.sh",
     "locks.sh",
     "machine.sh",
     "ours.sh",
     "work.sh",
+    "work4.sh",
 ];
 
 /// Parameters of a guest's start.

@@ -27,9 +27,6 @@ const KNOWN: &str = "testing/interop/pynfs-4.1.known";
 /// Name of the export.
 const EXPORT: &str = "/export";
 
-/// Lease of the server, for whose end the suite waits again and again.
-const LEASE: &str = "10s";
-
 /// How long the suite may take: all of it is about 3 minutes, and with clients by the hundred more.
 const LIMIT: Duration = Duration::from_secs(3600);
 
@@ -58,6 +55,9 @@ pub struct Options {
     /// Run cases whose dependencies have failed, too
     #[arg(long)]
     force: bool,
+    /// Lease of the server: the suite waits for the ends of leases; a thousand clients (REBT2c, 3c and 4c) want 180s
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    lease: String,
     /// Further option of `rpcrdma serve`, as --server-option=--strict (may be given again)
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     server_option: Vec<String>,
@@ -169,7 +169,7 @@ impl Run<'_> {
         let tcp = tcp.to_string();
         // The suite claims to be root and others, from this machine.
         let mut options = vec!["--tcp", &*tcp, "--trust-local", "--squash", "none"];
-        options.extend(["--lease", LEASE]);
+        options.extend(["--lease", &self.options.lease]);
         options.extend(self.options.server_option.iter().map(String::as_str));
         let export = format!("{EXPORT}={}", folder.display());
         Server::start_at(self.program, Path::new(&export), &self.logs, rdma, &options)

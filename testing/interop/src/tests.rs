@@ -21,10 +21,10 @@ mod linux_serves_us;
 mod load;
 mod on_host;
 mod our_client;
-mod posix_suite;
 mod power_loss;
 mod probe;
 mod server_restart;
+mod suites;
 mod tree;
 mod v4_restart;
 mod verbs;
@@ -64,7 +64,7 @@ pub(super) enum Runs {
     Named,
 }
 
-pub(super) const TESTS: [Test; 57] = [
+pub(super) const TESTS: [Test; 61] = [
     Test {
         name: "kernel-selftest",
         about: "the guest by itself: the kernel's client and server",
@@ -99,6 +99,13 @@ pub(super) const TESTS: [Test; 57] = [
         runs: Runs::All,
         ours: true,
         run: verbs::removal,
+    },
+    Test {
+        name: "verbs-v4",
+        about: "the kernel's client, version 4.2 and 4.1, at work on our server over rxe",
+        runs: Runs::All,
+        ours: true,
+        run: verbs::version_4,
     },
     Test {
         name: "verbs-siw",
@@ -197,6 +204,13 @@ pub(super) const TESTS: [Test; 57] = [
         runs: Runs::Usual,
         ours: true,
         run: power_loss::usual,
+    },
+    Test {
+        name: "power-loss-v4",
+        about: "the same under a client of version 4.2, and under one that holds a lock and reclaims it",
+        runs: Runs::All,
+        ours: true,
+        run: power_loss::usual_v4,
     },
     Test {
         name: "cut-connection",
@@ -315,14 +329,28 @@ pub(super) const TESTS: [Test; 57] = [
         about: "pjdfstest by the kernel's client, with the same results on ours and the kernel's server",
         runs: Runs::Named,
         ours: true,
-        run: posix_suite::version_3,
+        run: suites::posix,
     },
     Test {
         name: "posix-suite-v4",
         about: "the same over version 4.2",
         runs: Runs::Named,
         ours: true,
-        run: posix_suite::version_4,
+        run: suites::posix_v4,
+    },
+    Test {
+        name: "nfs-conformance",
+        about: "the programs of nfs-conformance, with the same results on ours and the kernel's server of version 4.2",
+        runs: Runs::Named,
+        ours: true,
+        run: suites::conformance,
+    },
+    Test {
+        name: "cthon04",
+        about: "cthon04's basic tests and locks of two processes, in the same way",
+        runs: Runs::Named,
+        ours: true,
+        run: suites::cthon,
     },
     Test {
         name: "power-loss-all",

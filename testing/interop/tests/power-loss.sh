@@ -5,6 +5,7 @@
 #   JOBS        how many jobs change things at once, after one has by itself
 . /lab/lib.sh
 . /lab/load.sh
+. /lab/locks.sh
 
 # Bytes of each large write, and the most of them.
 LARGE=8388608
@@ -15,7 +16,7 @@ declare -A LAZY=([ext4]=commit=600 [xfs]=defaults [btrfs]=commit=600)
 
 step 'siw link'
 siw_up
-modprobe -a virtio_blk dm_log_writes || die 'no module'
+modprobe -a virtio_blk dm_log_writes nfsv3 nfsv4 || die 'no module'
 mkdir -p /disk
 dd if=/dev/urandom of=/tmp/small bs=1000 count=1 2>/dev/null
 dd if=/dev/urandom of=/tmp/middle bs=100000 count=1 2>/dev/null
@@ -29,9 +30,12 @@ SMALL_SUM_2=$(sum_of /tmp/small-2) MIDDLE_SUM_2=$(sum_of /tmp/middle-2)
 # serve_up USER CHANGES: our server. One that root does not run keeps a table of its handles.
 serve_up() {
   : >/run/listening
-  su -s /bin/bash "$1" -c "exec /lab/rpcrdma serve /ours=/disk/export --listen $GUEST_IP:20051 \
-    --mount-port 20050 --allow $GUEST_IP --squash none --changes $2 --state-dir /disk/state --json" \
-    >/run/listening 2>>/run/serve.log 6<&- 7<&- &
+  (
+    leave_agents
+    exec su -s /bin/bash "$1" -c "exec /lab/rpcrdma serve /ours=/disk/export --listen $GUEST_IP:20051 \
+      --mount-port 20050 --allow $GUEST_IP --squash none --changes $2 --state-dir /disk/state --json" \
+      >/run/listening 2>>/run/serve.log 6<&- 7<&-
+  ) &
   SERVER=$!
   wait_for 30 grep -q listening /run/listening || { cat /run/serve.log; die 'our server does not listen'; }
   cat /run/listening
@@ -46,19 +50,49 @@ host_format() {
   sync
 }
 
-# host_work FS USER CHANGES: from the first mark to the kill of the server.
-host_work() {
-  SYNCED=$3
+# recorded FS: the disk, whose writes are recorded from now on.
+recorded() {
   dmsetup create --noudevsync --noudevrules live \
     --table "0 $(blockdev --getsz $DISK) log-writes $DISK $LOG" || die 'no recorded disk'
   # There is no udev to do it.
   dmsetup mknodes live || die 'no node of the recorded disk'
   mount -t "$1" -o "${LAZY[$1]}" /dev/mapper/live /disk || die "mount of $1"
+}
+
+# power_fails: for the server and its disk. What was acknowledged was so before.
+power_fails() {
+  kill -9 $SERVER
+  : >/tmp/killed
+  wait $SERVER
+  mark killed
+  umount /disk || die 'umount of the disk'
+  dmsetup remove --noudevsync --noudevrules live || die 'the recorded disk stays'
+}
+
+# exported FS USER: an export and a place for the server's state on an empty disk, which is recorded.
+exported() {
+  recorded "$1"
   mkdir /disk/export /disk/state
   chown "$2" /disk/export /disk/state || die chown
+}
+
+# mounted VERSION: the export, on /mnt.
+mounted() {
+  if [ "$1" = 3 ]; then
+    mount_v3 "$GUEST_IP" 20051 20050 /ours
+  else
+    mount.nfs "$GUEST_IP:/ours" /mnt -o "vers=$1,proto=rdma,port=20051" || die "mount of version $1"
+    grep ' /mnt ' /proc/mounts
+  fi
+}
+
+# host_work FS USER CHANGES VERSION: from the first mark to the kill of the server.
+host_work() {
+  SYNCED=$3
+  exported "$1" "$2"
   serve_up "$2" "$3"
   sync
-  mount_v3 "$GUEST_IP" 20051 20050 /ours
+  mounted "$4"
   mark one
   each_change 0
   if [ "$3" = durable ]; then
@@ -70,16 +104,11 @@ host_work() {
     done
     for job in "${jobs[@]}"; do wait "$job" || die 'a job failed'; done
     open_files
+  else
+    umount /mnt || die umount
   fi
   # At once: a row of the table is on the disk within a tenth of a second in any case.
-  kill -9 $SERVER
-  : >/tmp/killed
-  wait $SERVER
-  # What was acknowledged was so before.
-  mark killed
-  umount /disk || die 'umount of the disk'
-  dmsetup remove --noudevsync --noudevrules live || die 'the recorded disk stays'
-  [ "$3" = durable ] || umount -f /mnt
+  power_fails
 }
 
 mark() { dmsetup message live 0 mark "$1" || die "no mark $1"; }
@@ -205,6 +234,69 @@ host_list() {
   mount_disk "$1"
   list /disk/export
   umount /disk || die 'umount of the disk'
+}
+
+# host_hold FS USER VERSION: a client is told that it has a lock, and the power fails. The file was on the disk before; the state
+# that the server makes at its first start, and the record of the client, are there because it has synced them.
+host_hold() {
+  exported "$1" "$2"
+  echo before >/disk/export/locked && chown "$2" /disk/export/locked || die 'the file to lock'
+  sync
+  serve_up "$2" durable
+  mounted "$3"
+  agent client
+  says client ok open f /mnt/locked
+  says client ok lock f write 0 10
+  power_fails
+}
+
+# host_up FS USER: the machine is up again, and the power fails before any client is back.
+host_up() {
+  recorded "$1"
+  serve_up "$2" durable
+  power_fails
+}
+
+# host_reclaim FS USER: it is, and the power fails right after the client has what it had.
+host_reclaim() {
+  recorded "$1"
+  serve_up "$2" durable
+  still_held
+  power_fails
+}
+
+# host_release FS USER: it is, and everything comes to its end.
+host_release() {
+  mount_disk "$1"
+  serve_up "$2" durable
+  still_held
+  says client ok sync f
+  same 'the locked file' held "$(head -c 4 /disk/export/locked)"
+  agent_ends client
+  agent local
+  says local ok open f /disk/export/locked
+  says local ok lock f write 0 0
+  agent_ends local
+  umount /mnt || die umount
+  kill $SERVER
+  wait $SERVER || { cat /run/serve.log; die 'our server does not end well'; }
+  umount /disk || die 'umount of the disk'
+  local lost
+  lost=$(dmesg | grep -iE 'NFS: .*(lock|reclaim|state).*|NFSv4.*fail')
+  [ -z "$lost" ] || die "the kernel complains: $lost"
+}
+
+# The client has its lock, and gets one more behind all that it reclaims; a program on the server's machine sees both. Nothing of
+# this syncs anything.
+still_held() {
+  says client ok lock f write 20 10
+  says client ok write f 0 held
+  agent local
+  says local ok open f /disk/export/locked
+  says local busy lock f write 9 1
+  says local busy lock f write 20 1
+  says local ok lock f write 10 1
+  agent_ends local
 }
 
 mount_disk() {

@@ -3,7 +3,8 @@
 //!
 //! All writes of the server's disk are recorded (`write_log.rs`), and with them what the client was told.
 //! Then the disk is made what it was at a point of that, recovered and looked at. Once the machine comes
-//! back with that disk while the client waits.
+//! back with that disk while the client waits. In version 4 it does so, too, when all that the client was told is that it has a
+//! lock: it reclaims that, as the record of the client was on the disk before.
 
 mod facts;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use self::facts::{Facts, Listing};
+use super::linux_mounts_us_v4::{LOCKS, lock_program};
 use crate::TestRun;
 use crate::guest::{Boot, Guest};
 use crate::write_log::{self, Content, Entry};
@@ -28,8 +30,12 @@ const JOBS: usize = 3;
 /// Points of their work at which the power fails.
 const POINTS: usize = 4;
 
-/// For each server: it takes half a minute on an idle machine.
-const LIMIT: Duration = Duration::from_secs(240);
+/// For each server: it takes half a minute on an idle machine, and with version 4 a whole one.
+const LIMIT: Duration = Duration::from_secs(360);
+
+/// The power fails under a client of version 4 that holds a lock, and again when the machine is up, before the client comes back
+/// and after that.
+const FAILURES: [&str; 2] = ["up", "reclaim"];
 
 /// Lines of an error that tell what is missing.
 const TOLD: usize = 10;
@@ -42,21 +48,41 @@ struct Setup {
     user: &'static str,
     /// Whether the server syncs its changes, as it does unless it is told not to.
     synced: bool,
+    /// Version of NFS.
+    version: &'static str,
 }
 
 const fn setup(fs: &'static str, user: &'static str, synced: bool) -> Setup {
-    Setup { fs, user, synced }
+    Setup {
+        fs,
+        user,
+        synced,
+        version: "3",
+    }
+}
+
+const fn setup_v4(fs: &'static str, user: &'static str, synced: bool) -> Setup {
+    Setup {
+        version: "4.2",
+        ..setup(fs, user, synced)
+    }
 }
 
 const USUAL: Setup = setup("ext4", "root", true);
+const USUAL_V4: Setup = setup_v4("ext4", "root", true);
 
-/// The one that syncs nothing shows that the others lose nothing because they do.
-const ALL: [Setup; 5] = [
+/// Those that sync nothing show that the others lose nothing because they do.
+const ALL: [Setup; 10] = [
     USUAL,
     setup("ext4", "root", false),
     setup("ext4", "user", true),
     setup("xfs", "root", true),
     setup("btrfs", "root", true),
+    USUAL_V4,
+    setup_v4("ext4", "root", false),
+    setup_v4("ext4", "user", true),
+    setup_v4("xfs", "root", true),
+    setup_v4("btrfs", "root", true),
 ];
 
 /// Operations whose data is lost only if the server loses it by itself.
@@ -64,6 +90,10 @@ const DATA: [&str; 2] = ["WRITE", "COMMIT"];
 
 pub(super) fn usual(run: &TestRun<'_>) -> Result<()> {
     each(run, &[USUAL])
+}
+
+pub(super) fn usual_v4(run: &TestRun<'_>) -> Result<()> {
+    each(run, &[USUAL_V4])
 }
 
 pub(super) fn all(run: &TestRun<'_>) -> Result<()> {
@@ -76,6 +106,7 @@ fn each(run: &TestRun<'_>, setups: &[Setup]) -> Result<()> {
         log: run.work.join("log"),
     };
     disks.blank()?;
+    let locks = lock_program(run)?;
     let boot = Boot {
         name: "guest",
         script: "power-loss.sh",
@@ -85,6 +116,7 @@ fn each(run: &TestRun<'_>, setups: &[Setup]) -> Result<()> {
             ("JOBS", JOBS.to_string()),
         ],
         program: Some(run.program),
+        files: &[(LOCKS, &locks)],
         disks: &[&disks.disk, &disks.log],
         limit: LIMIT * u32::try_from(setups.len())?,
         ..Boot::default()
@@ -92,9 +124,19 @@ fn each(run: &TestRun<'_>, setups: &[Setup]) -> Result<()> {
     let mut guest = Guest::boot(run, &boot)?;
     guest.expect("ready")?;
     for setup in setups {
-        let Setup { fs, user, synced } = setup;
+        let Setup {
+            fs,
+            user,
+            synced,
+            version,
+        } = setup;
         let how = if *synced { "" } else { ", which syncs nothing" };
-        let name = format!("{fs}, the server of {user}{how}");
+        let name = format!("version {version}, {fs}, the server of {user}{how}");
+        if *version != "3" && *synced {
+            fail_under_a_lock(&mut guest, &disks, setup).context(name.clone())?;
+            let done = format!("{name}: a lock outlived {} failures", 1 + FAILURES.len());
+            run.report.say(run.name, &done);
+        }
         let points = fail_at_each_point(&mut guest, &disks, setup).context(name.clone())?;
         run.report
             .say(run.name, &format!("{name}: {points} points"));
@@ -113,16 +155,30 @@ impl Disks {
         write_log::blank(&self.disk, DISK)?;
         write_log::blank(&self.log, LOG)
     }
+
+    /// Has the disk hold what is left of its writes behind this content, and returns what that is.
+    fn after_failure(&self, before: &Content) -> Result<Content> {
+        let log = fs::read(&self.log)?;
+        let log = write_log::read(&log)?;
+        let end = position(&log, "killed")?;
+        before.restore(&self.disk, &log[..end])?;
+        Content::read(&self.disk)
+    }
 }
 
 /// Has a client work on a server, and returns at how many points the power was made to fail.
 fn fail_at_each_point(guest: &mut Guest<'_>, disks: &Disks, setup: &Setup) -> Result<usize> {
-    let Setup { fs, user, synced } = *setup;
+    let Setup {
+        fs,
+        user,
+        synced,
+        version,
+    } = *setup;
     disks.blank()?;
     guest.ask(&format!("format {fs}"))?;
     let formatted = Content::read(&disks.disk)?;
     let changes = if synced { "durable" } else { "cached" };
-    guest.ask(&format!("work {fs} {user} {changes}"))?;
+    guest.ask(&format!("work {fs} {user} {changes} {version}"))?;
     let log = fs::read(&disks.log)?;
     let log = write_log::read(&log)?;
     if synced {
@@ -146,6 +202,24 @@ fn fail_at_each_point(guest: &mut Guest<'_>, disks: &Disks, setup: &Setup) -> Re
         done.with_context(|| format!("after {point} of {} entries", log.len()))?;
     }
     Ok(points.len())
+}
+
+/// Has a client lock a file, and the power fail time after time.
+fn fail_under_a_lock(guest: &mut Guest<'_>, disks: &Disks, setup: &Setup) -> Result<()> {
+    let Setup {
+        fs, user, version, ..
+    } = setup;
+    disks.blank()?;
+    guest.ask(&format!("format {fs}"))?;
+    let mut content = Content::read(&disks.disk)?;
+    guest.ask(&format!("hold {fs} {user} {version}"))?;
+    for next in FAILURES {
+        content = disks.after_failure(&content)?;
+        write_log::blank(&disks.log, LOG)?;
+        guest.ask(&format!("{next} {fs} {user}"))?;
+    }
+    disks.after_failure(&content)?;
+    guest.ask(&format!("release {fs} {user}"))
 }
 
 /// Asks the guest for a listing.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
+use super::linux_mounts_us_v4::{LOCKS, lock_program};
 use crate::TestRun;
 use crate::guest::{Boot, Guest};
 use crate::program::{Job, Link, ProgramRun};
@@ -15,7 +16,7 @@ use programs::command::{build, output};
 /// Takes some seconds on an idle machine.
 const DEVICES_LIMIT: Duration = Duration::from_secs(180);
 
-/// Takes less than a minute on an idle machine.
+/// Each takes a minute or two on an idle machine.
 const PROGRAMS_LIMIT: Duration = Duration::from_secs(480);
 
 /// The devices work without our part in it, and `rpcrdma devices` shows what they are.
@@ -55,6 +56,20 @@ pub(super) fn programs(run: &TestRun<'_>) -> Result<()> {
         name: "guest",
         script: "verbs-programs.sh",
         program: Some(run.program),
+        limit: PROGRAMS_LIMIT,
+        ..Boot::default()
+    };
+    Guest::boot(run, &boot)?.finish()
+}
+
+/// The kernel's client at work on our server in versions 4.2 and 4.1, over rxe.
+pub(super) fn version_4(run: &TestRun<'_>) -> Result<()> {
+    let locks = lock_program(run)?;
+    let boot = Boot {
+        name: "guest",
+        script: "verbs-v4.sh",
+        program: Some(run.program),
+        files: &[(LOCKS, &locks)],
         limit: PROGRAMS_LIMIT,
         ..Boot::default()
     };
