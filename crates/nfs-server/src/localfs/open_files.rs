@@ -178,6 +178,9 @@ impl OpenFiles {
             device: dir.device,
             ino: dir.ino,
         };
+        if self.volume.changes.waits_for_round() {
+            self.sweeper.wake();
+        }
         self.volume
             .begin_names((id, dir.path.as_fd()), changing, has_rights)
     }

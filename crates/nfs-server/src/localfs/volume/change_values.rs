@@ -251,6 +251,11 @@ impl ChangeValues {
         dir.map_or(0, |dir| self.in_flight.seen(dir.ino))
     }
 
+    /// Whether directories are watched again only after the end of a round.
+    pub(in crate::localfs) fn waits_for_round(&self) -> bool {
+        self.witness.waits_for_round()
+    }
+
     /// Reads events, so that changes that were late are seen though nobody looks.
     pub(in crate::localfs) fn end_round(&self) {
         self.witness.end_round();

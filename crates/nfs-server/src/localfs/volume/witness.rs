@@ -29,8 +29,9 @@
 //! **A look at a directory** where times are coarse: the queue is read before and after. If both times the sequence number is the
 //! same, the state is the one of that number, and has its value, which it then keeps. Once its ctime is over it is *kept* without
 //! reading the queue, unless a client's change is in flight. Only a change by a local program that held the lock for that long after
-//! it set the ctime is seen late then, at the end of the round: a state with the ctime of the last one has its number in its value,
-//! also when it is settled. If the watch ends before that, such a change is not told.
+//! it set the ctime is seen late then, when a client next changes a name, or at the end of a round, which there is while files are
+//! open: a state with the ctime of the last one has its number in its value, also when it is settled. Where the watch has ended since,
+//! such a change is not told.
 //!
 //! What sets the modification time alone causes no event that could be had without one for each write to a file in the directory.
 //! So attributes are compared too, and a state with other ones is another state.
@@ -43,11 +44,11 @@
 //! change without it, behind a network, in another process, or in the layers below.
 //!
 //! **If events were lost**, the ends of watches may be among them, and another directory may get the number of one that is gone. So
-//! all watches are forgotten, and begin anew with another instance after the end of the round, at which the old one is closed. A
-//! watch that does not tell of a change that a client made is forgotten too.
+//! all watches are forgotten, and begin anew with another instance after the end of the round, at which the old one is closed. Those
+//! with many events are not watched for some time. A watch that does not tell of a change that a client made is forgotten too.
 //!
-//! The lock of the state is a leaf, and is held for calls of the kernel that do not wait. Beginning a watch may wait for a disk (the
-//! kernel checks rights): it is done without that lock, one at a time, and a change that comes meanwhile does not wait for its own
+//! The lock of the state is a leaf, and is held for calls of the kernel that do not wait, unless a watch that ends is the last that
+//! holds an inode. Beginning a watch may wait for a disk (the kernel checks rights): it is done without that lock, one at a time, and a change that comes meanwhile does not wait for its own
 //! watch, but is made without one.
 
 mod barrier;
@@ -77,7 +78,11 @@ const MAX_WATCHES: usize = 1024;
 const MAX_FOREIGN: u32 = 256;
 
 /// Changes of attributes of files in a directory since a client last changed it alone, after which it is not watched for a while.
-const MAX_ATTRIBUTES: u32 = 4096;
+const MAX_ATTRIBUTES: u32 = 1024;
+
+/// Changes of a directory or of attributes in it, since a client last changed it alone, that make it one of those for which events were
+/// lost: it is not watched for a while then.
+const MANY: u32 = 64;
 
 /// Time for which a directory is not watched that changed too often, or that could not be.
 const REST: Duration = Duration::from_secs(10);
@@ -167,7 +172,13 @@ impl Witness {
         let Some(watches) = &self.watches else {
             return false;
         };
-        watches.state().standing(dir) == Standing::Unknown
+        let state = watches.state();
+        state.may_ask() && state.standing(dir) == Standing::Unknown
+    }
+
+    /// Whether the end of a round is needed before any directory is watched.
+    pub(super) fn waits_for_round(&self) -> bool {
+        (self.watches.as_ref()).is_some_and(|watches| watches.state().lost.is_some())
     }
 
     /// Begins to watch a directory if needed. Returns whether the watch is new, so that it does not tell of a change yet that is under
@@ -480,7 +491,7 @@ impl Watches {
                 open: Box::new(open),
                 source: None,
                 lost: None,
-                opened_again: None,
+                asked_again: None,
                 buffer: Box::default(),
                 directories: Lru::new(MAX_WATCHES),
                 ids: HashMap::new(),
@@ -532,6 +543,8 @@ impl Watches {
         let mut state = self.state();
         let is_current = (state.source.as_ref()).is_some_and(|now| Arc::ptr_eq(now, &source));
         if !is_current {
+            // It may be the last use of one that lost events, and closing that waits.
+            state.lost.get_or_insert(source);
             return None;
         }
         // It may have ended already, if the directory was removed.
@@ -562,8 +575,8 @@ struct State {
     source: Option<Arc<dyn Source>>,
     /// One that lost events. There is no other one until it is closed.
     lost: Option<Arc<dyn Source>>,
-    /// Time at which opening the source may be tried again.
-    opened_again: Option<Instant>,
+    /// Time at which the kernel may be asked again, after it had no room.
+    asked_again: Option<Instant>,
     buffer: Box<[u8]>,
     /// By their numbers.
     directories: Lru<Watched>,
@@ -596,6 +609,9 @@ impl State {
         }
         if let Err(errno) = watch {
             self.report(errno);
+            if errno == Errno::NOSPC {
+                self.asked_again = Some(Instant::now() + REST);
+            }
             // It takes no place of another one.
             if self.directories.len() >= MAX_WATCHES {
                 return None;
@@ -620,19 +636,24 @@ impl State {
         Some(true)
     }
 
+    /// Whether the kernel may have room for one more watch.
+    fn may_ask(&self) -> bool {
+        let waits = |again| Instant::now() < again;
+        self.lost.is_none() && !self.asked_again.is_some_and(waits)
+    }
+
     fn open_source(&mut self) -> Option<&Arc<dyn Source>> {
+        if !self.may_ask() {
+            return None;
+        }
         if self.source.is_none() {
-            let now = Instant::now();
-            if self.lost.is_some() || self.opened_again.is_some_and(|again| now < again) {
-                return None;
-            }
             match (self.open)() {
                 Ok(source) => {
                     self.source = Some(source);
                     self.buffer = vec![0; EVENTS_BUFFER].into();
                 }
                 Err(errno) => {
-                    self.opened_again = Some(now + REST);
+                    self.asked_again = Some(Instant::now() + REST);
                     self.report(errno);
                 }
             }
@@ -739,7 +760,11 @@ impl State {
         self.lost = self.source.take();
         let all: Vec<u64> = self.by_watch.values().copied().collect();
         for id in all {
-            self.forget(id);
+            let watched = self.directories.peek(id);
+            match watched.is_some_and(|watched| watched.foreign + watched.attributes > MANY) {
+                true => self.rest(id),
+                false => self.forget(id),
+            }
         }
     }
 

@@ -154,7 +154,7 @@ impl Witness {
         for id in all {
             state.directories.get(id).unwrap().rests_until = Instant::now();
         }
-        state.opened_again = None;
+        state.asked_again = None;
     }
 }
 
@@ -342,6 +342,39 @@ fn directory_whose_files_have_other_attributes_all_the_time_is_not_watched_for_s
     assert_eq!(is_alone(&witness, &[], || {}), None);
 }
 
+/// Of names as long as these, a look does not read as many events as there may be attributes.
+#[test]
+fn directory_for_which_events_were_lost_is_not_watched_for_some_time_and_others_begin_anew() {
+    let (model, witness) = model();
+    for ino in [1, 2] {
+        drop(witness.changes(id(ino), CWD).unwrap());
+    }
+    let names = [[b'a'; 255], [b'b'; 255]];
+    for n in 0..=MAX_READINGS * EVENTS_BUFFER / (EVENT + names[0].len()) {
+        model.tell_one(1, ReadFlags::ATTRIB, &names[n % 2]);
+    }
+    assert!(!witness.waits_for_round());
+    assert_eq!(is_alone(&witness, &[], || {}), Some(false));
+    assert!(witness.waits_for_round());
+    witness.end_round();
+    assert!(!witness.waits_for_round());
+    assert!(witness.changes(id(1), CWD).is_none());
+    assert!(witness.changes(id(2), CWD).unwrap().1);
+}
+
+#[test]
+fn kernel_without_room_is_not_asked_for_each_directory() {
+    let (model, witness) = model();
+    drop(witness.changes(id(1), CWD).unwrap());
+    model.queue().refuses = Some(Errno::NOSPC);
+    assert!(witness.changes(id(2), CWD).is_none());
+    assert!(!witness.may_watch(id(3)));
+    assert!(witness.begin(id(1)).is_some());
+    model.queue().refuses = None;
+    witness.end_rest();
+    assert!(witness.may_watch(id(3)));
+}
+
 #[test]
 fn state_is_not_kept_nor_settled_while_a_change_is_in_flight_and_kept_after_one_that_failed() {
     let (_, witness) = model();
@@ -371,7 +404,7 @@ fn changes_by_others_and_refusals_keep_no_directory_from_being_the_least_recentl
     for ino in 0..MAX_WATCHES as u64 {
         drop(witness.changes(id(ino), CWD));
     }
-    model.queue().refuses = Some(Errno::NOSPC);
+    model.queue().refuses = Some(Errno::ACCESS);
     assert!(witness.changes(id(u64::MAX), CWD).is_none());
     assert_eq!(witness.len(), MAX_WATCHES);
     model.queue().refuses = None;
