@@ -1,7 +1,7 @@
 //! Values of addresses, each forgotten once it is of no use.
 
 use oncrpc::PeerGroup;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// A value of an address that may be of no use any more.
 pub trait Unused {
@@ -10,6 +10,12 @@ pub trait Unused {
 }
 
 impl<T> Unused for Vec<T> {
+    fn is_unused(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl<K, V> Unused for BTreeMap<K, V> {
     fn is_unused(&self) -> bool {
         self.is_empty()
     }

@@ -20,7 +20,7 @@ use programs::tsv;
 /// A suite.
 struct Suite {
     name: &'static str,
-    /// What of it is run, to be told.
+    /// Part of it that is run, to be told.
     about: &'static str,
     /// Version of NFS.
     version: &'static str,
@@ -29,7 +29,7 @@ struct Suite {
     /// File from the root of the work tree, with the cases whose results differ: name, result on our server, result on the
     /// kernel's, and why.
     differences: &'static str,
-    /// Where its programs come from.
+    /// Source of its programs.
     source: Source,
 }
 

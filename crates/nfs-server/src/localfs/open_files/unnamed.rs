@@ -1,6 +1,7 @@
 //! Held files that nothing but their descriptors leads to, divided by address.
 
 use oncrpc::PeerGroup;
+use rpc_serving::by_address::ByAddress;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Keys of the files without a name that stay open, each counted for an address. How many there may be is for the caller to say.
@@ -9,7 +10,7 @@ pub(super) struct Unnamed {
     /// The address of each, and its place in the order in which they were counted.
     files: HashMap<u64, (PeerGroup, u64)>,
     /// The files of each address by their place in that order.
-    of: HashMap<PeerGroup, BTreeMap<u64, u64>>,
+    of: ByAddress<BTreeMap<u64, u64>>,
     /// The addresses by the number of their files.
     by_number: BTreeSet<(usize, PeerGroup)>,
     /// Place of the next file.
@@ -24,7 +25,7 @@ impl Unnamed {
 
     /// Number of files of an address.
     pub(super) fn len_of(&self, group: PeerGroup) -> usize {
-        self.of.get(&group).map_or(0, BTreeMap::len)
+        self.of.get(group).map_or(0, BTreeMap::len)
     }
 
     /// Counts a file for an address, in place of another one, if it was counted.
@@ -49,16 +50,14 @@ impl Unnamed {
         group: PeerGroup,
         change: impl FnOnce(&mut BTreeMap<u64, u64>) -> Option<u64>,
     ) {
-        let files = self.of.entry(group).or_default();
-        self.by_number.remove(&(files.len(), group));
-        change(files);
-        match files.len() {
-            0 => {
-                self.of.remove(&group);
-            }
-            number => {
-                self.by_number.insert((number, group));
-            }
+        let (before, after) = self.of.change(group, |files| {
+            let before = files.len();
+            change(files);
+            (before, files.len())
+        });
+        self.by_number.remove(&(before, group));
+        if after > 0 {
+            self.by_number.insert((after, group));
         }
     }
 
@@ -74,7 +73,7 @@ impl Unnamed {
         if most <= self.len_of(group) + 1 {
             return None;
         }
-        let first = self.of.get(&heaviest)?.first_key_value();
+        let first = self.of.get(heaviest)?.first_key_value();
         first.map(|(_, &key)| key)
     }
 }
