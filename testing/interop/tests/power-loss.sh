@@ -239,6 +239,7 @@ host_list() {
 # host_hold FS USER VERSION: a client is told that it has a lock, and the power fails. The file was on the disk before; the state
 # that the server makes at its first start, and the record of the client, are there because it has synced them.
 host_hold() {
+  step "a client has a lock when the power fails, on $1"
   exported "$1" "$2"
   echo before >/disk/export/locked && chown "$2" /disk/export/locked || die 'the file to lock'
   sync
@@ -252,6 +253,7 @@ host_hold() {
 
 # host_up FS USER: the machine is up again, and the power fails before any client is back.
 host_up() {
+  step 'the power fails again before the client is back'
   recorded "$1"
   serve_up "$2" durable
   power_fails
@@ -259,6 +261,7 @@ host_up() {
 
 # host_reclaim FS USER: it is, and the power fails right after the client has what it had.
 host_reclaim() {
+  step 'and once it has reclaimed its lock'
   recorded "$1"
   serve_up "$2" durable
   still_held
@@ -267,6 +270,7 @@ host_reclaim() {
 
 # host_release FS USER: it is, and everything comes to its end.
 host_release() {
+  step 'it has it still'
   mount_disk "$1"
   serve_up "$2" durable
   still_held
