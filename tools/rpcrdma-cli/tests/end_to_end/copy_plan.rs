@@ -5,6 +5,7 @@ use crate::copies::mode;
 use crate::running::{PROGRAM, Running, Served, fails, ok, run, text, tree};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -202,34 +203,54 @@ fn large(path: &Path) {
     file.set_len(1 << 40).unwrap();
 }
 
-/// Runs a copy that does not end, and sends a signal when something is in `dest`.
-fn signalled(args: &[&str], dest: &Path, signal: Signal) {
+/// The program, which ends at a SIGHUP. Where tests run under nohup(1), programs that they start ignore it.
+fn with_terminal() -> Command {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap();
+    if ignored & 1 == 0 {
+        return Command::new(PROGRAM);
+    }
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", PROGRAM]);
+    command
+}
+
+/// Runs a copy that does not end, and sends it a SIGHUP when something is in `dest`. Its standard input has some data and no end.
+fn hung_up(args: &[&str], dest: &Path) {
+    let (input, mut writer) = std::io::pipe().unwrap();
     let mut copy = Running::spawn(
-        Command::new(PROGRAM)
+        with_terminal()
             .args(args)
-            .stdin(File::open("/dev/zero").unwrap())
+            .stdin(input)
             .stderr(Stdio::piped()),
     );
+    let writer = std::thread::spawn(move || {
+        // Nobody may read it to the end.
+        let _ = writer.write_all(&data(4 << 20));
+        writer
+    });
     while dest.read_dir().unwrap().count() == 0 {
         assert!(copy.try_wait().unwrap().is_none(), "it has ended");
         std::thread::yield_now();
     }
-    kill_process(Pid::from_child(&copy), signal).unwrap();
+    kill_process(Pid::from_child(&copy), Signal::HUP).unwrap();
     let output = copy.output();
     assert!(!output.status.success());
+    drop(writer.join().unwrap());
 }
 
 #[test]
 fn copy_whose_terminal_is_closed_leaves_nothing_behind() {
     let served = Served::new(&[]);
     let put = ["put", "-", &served.url("endless")];
-    signalled(&put, &served.dir, Signal::HUP);
+    hung_up(&put, &served.dir);
     assert!(tree(&served.dir).is_empty());
     large(&served.dir.join("large"));
     let dest = served.around.path().join("dest");
     fs::create_dir(&dest).unwrap();
     let get = ["get", &served.url("large"), path(&dest)];
-    signalled(&get, &dest, Signal::HUP);
+    hung_up(&get, &dest);
     assert!(tree(&dest).is_empty());
 }
 
