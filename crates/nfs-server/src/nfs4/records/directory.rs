@@ -55,7 +55,7 @@ impl Directory {
             .mode(0o700)
             .create(&path);
         made.map_err(failed)?;
-        open_directory(state_dir)?;
+        let above = open_directory(state_dir)?;
         let fd = open_directory(&path)?;
         let lock = create(&fd, LOCK, OFlags::empty()).map_err(failed)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -64,6 +64,10 @@ impl Directory {
             Err(errno) => return Err(failed(errno.into())),
         }
         let bytes = read(&fd, &path)?;
+        if bytes.is_none() {
+            // The directory may be new, and no record outlives its name.
+            fsync(&above).map_err(|errno| failed(errno.into()))?;
+        }
         let directory = Self {
             path,
             fd,
