@@ -515,6 +515,14 @@ fn client_without_a_back_channel_reads_in_its_replies_that_others_lack_slots() {
     assert!(result.target_highest_slot < result.highest_slot);
 }
 
+/// Makes a session of a new client that wants many slots; returns how many it has.
+fn slots(world: &mut World, owner: &str, address: u32) -> u32 {
+    let known = world.exchange(owner, 1, address).unwrap();
+    let wanted = attributes(64);
+    let created = world.create_with(known, address, address.into(), wanted);
+    created.unwrap().fore.max_requests
+}
+
 #[test]
 fn address_has_no_more_slots_than_it_leaves_and_its_sessions_share_its_part() {
     let limits = Limits {
@@ -522,12 +530,6 @@ fn address_has_no_more_slots_than_it_leaves_and_its_sessions_share_its_part() {
         ..Limits::default()
     };
     let mut world = World::new(Config { limits, ..config() });
-    let slots = |world: &mut World, owner: &str, address| {
-        let known = world.exchange(owner, 1, address).unwrap();
-        let wanted = attributes(64);
-        let created = world.create_with(known, address, address.into(), wanted);
-        created.unwrap().fore.max_requests
-    };
     let of_first: u32 = (0..30).map(|n| slots(&mut world, &n.to_string(), 1)).sum();
     assert!((200..350).contains(&of_first), "{of_first}");
     assert!(slots(&mut world, "other", 2) >= 40);
@@ -542,12 +544,6 @@ fn address_with_many_sessions_leaves_slots_for_those_who_come() {
         ..Limits::default()
     };
     let mut world = World::new(Config { limits, ..config() });
-    let slots = |world: &mut World, owner: &str, address| {
-        let known = world.exchange(owner, 1, address).unwrap();
-        let wanted = attributes(64);
-        let created = world.create_with(known, address, address.into(), wanted);
-        created.unwrap().fore.max_requests
-    };
     for n in 0..300 {
         slots(&mut world, &n.to_string(), 1);
     }

@@ -53,9 +53,11 @@
 
 mod barrier;
 mod source;
+mod watched;
+mod window;
 
 use super::in_flight::{InFlight, stripe};
-use crate::fs::{Attributes, Time};
+use crate::fs::Attributes;
 use crate::localfs::lru::Lru;
 use barrier::TOO_LONG;
 pub(super) use barrier::passes_barrier;
@@ -70,6 +72,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
+use watched::{Facts, Watched};
+pub(in crate::localfs) use window::Window;
 
 /// Directories that are watched at a time; the least recently used goes.
 const MAX_WATCHES: usize = 1024;
@@ -322,119 +326,6 @@ enum Standing {
 pub(super) struct BeforeLook {
     id: u64,
     sequence: u64,
-}
-
-/// Attributes that another change than that of a name has others of, or that tell states apart. The time of access is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Facts {
-    ctime: Time,
-    mtime: Time,
-    mode: u32,
-    owner: (u32, u32),
-    links: u32,
-    size: u64,
-}
-
-impl Facts {
-    fn of(attributes: &Attributes) -> Self {
-        Self {
-            ctime: attributes.ctime,
-            mtime: attributes.mtime,
-            mode: attributes.mode,
-            owner: (attributes.uid, attributes.gid),
-            links: attributes.links,
-            size: attributes.size,
-        }
-    }
-}
-
-/// The value of a state.
-#[derive(Clone, Copy, Debug)]
-struct Told {
-    sequence: u64,
-    facts: Facts,
-    value: u64,
-    /// Whether no later change can have its ctime.
-    is_kept: bool,
-}
-
-/// A directory that is watched, or rests.
-struct Watched {
-    dir: DirectoryId,
-    export: u64,
-    in_flight: Arc<InFlight>,
-    /// `None` while it rests.
-    watch: Option<i32>,
-    /// End of its rest.
-    rests_until: Instant,
-    /// Raised by each event.
-    sequence: u64,
-    /// Changes by others since a client last changed it alone.
-    foreign: u32,
-    /// Changes of attributes of its files since then.
-    attributes: u32,
-    /// Events in the window that is open.
-    window: Option<SmallVec<[Kind; 2]>>,
-    told: Option<Told>,
-}
-
-impl Watched {
-    /// Returns a number that each change raises, of a client or another one, and no other state was told with.
-    fn number(&self) -> u64 {
-        let began = self.in_flight.so_far(self.dir.ino, true).began();
-        began.wrapping_add(self.in_flight.seen(self.dir.ino))
-    }
-
-    fn raise(&mut self) {
-        self.sequence += 1;
-        self.in_flight.raise_seen(self.dir.ino);
-    }
-
-    fn note(&mut self, kind: Kind) {
-        self.raise();
-        self.foreign = self.foreign.saturating_add(1);
-        if let Some(window) = &mut self.window
-            // More than any change by a client has.
-            && window.len() <= 2
-        {
-            window.push(kind);
-        }
-    }
-
-    /// Returns the value of the state with the sequence number, and has it for further looks; without any call of the kernel if
-    /// `is_over`.
-    fn tell(
-        &mut self,
-        attributes: &Attributes,
-        (is_over, may_settle): (bool, bool),
-        value_of: impl FnOnce(Number) -> u64,
-    ) -> u64 {
-        let facts = Facts::of(attributes);
-        let last = self.told;
-        let known = last.filter(|told| told.sequence == self.sequence);
-        let (value, was_kept) = match known {
-            Some(told) if told.facts == facts => (told.value, told.is_kept),
-            known => {
-                let has_last_ctime = last.is_some_and(|told| told.facts.ctime == facts.ctime);
-                // A change without an event, which the ctime does not tell apart either.
-                if known.is_some() && has_last_ctime {
-                    self.raise();
-                }
-                let number = Number {
-                    number: self.number(),
-                    may_settle: may_settle && !has_last_ctime,
-                };
-                (value_of(number), false)
-            }
-        };
-        self.told = Some(Told {
-            sequence: self.sequence,
-            facts,
-            value,
-            is_kept: was_kept || is_over,
-        });
-        value
-    }
 }
 
 /// Groups of directories with watches.
@@ -815,95 +706,6 @@ impl State {
         let all: Vec<u64> = self.directories.keys().filter(is_of_it).collect();
         for id in all {
             self.forget(id);
-        }
-    }
-}
-
-/// A change of names by a client that is in flight.
-pub(in crate::localfs) struct Window {
-    watches: Arc<Watches>,
-    id: u64,
-    /// Sequence number of the state before the change.
-    sequence: u64,
-}
-
-impl Window {
-    /// Returns the value of the state before the change, valid if nobody else changes the directory in the window: the one that
-    /// it has, or the one that is made of its number. `None` if somebody did already.
-    pub(super) fn before(
-        &self,
-        attributes: &Attributes,
-        value_of: impl FnOnce(Number) -> u64,
-    ) -> Option<u64> {
-        let mut state = self.watches.state();
-        let watched = state.directories.get(self.id)?;
-        let is_same = watched.watch.is_some() && watched.sequence == self.sequence;
-        is_same.then(|| watched.tell(attributes, (false, true), value_of))
-    }
-
-    /// Reads the events, and returns whether they are exactly those of the `own` change, and it is `certain`, which is asked
-    /// afterwards.
-    pub(super) fn end(self, own: &[Kind], certain: impl FnOnce() -> bool) -> bool {
-        self.ended(own, certain, |_| ()).is_some()
-    }
-
-    /// As [`end`](Self::end), and returns the value of the state after the change, which has these attributes.
-    pub(super) fn end_telling(
-        self,
-        own: &[Kind],
-        certain: impl FnOnce() -> bool,
-        attributes: &Attributes,
-        value_of: impl FnOnce(Number) -> u64,
-    ) -> Option<u64> {
-        self.ended(own, certain, |watched| {
-            watched.tell(attributes, (false, true), value_of)
-        })
-    }
-
-    fn ended<T>(
-        &self,
-        own: &[Kind],
-        certain: impl FnOnce() -> bool,
-        tell: impl FnOnce(&mut Watched) -> T,
-    ) -> Option<T> {
-        let mut state = self.watches.state();
-        state.read_events();
-        state.own(self.id, own)?;
-        drop(state);
-        let is_certain = certain();
-        let mut state = self.watches.state();
-        // Others may have read more events.
-        let watched = state.own(self.id, own)?;
-        if !is_certain {
-            watched.note(Kind::Other);
-            return None;
-        }
-        watched.foreign = 0;
-        watched.attributes = 0;
-        Some(tell(watched))
-    }
-}
-
-impl State {
-    /// Returns a directory of which the events in the window are exactly those of a change.
-    fn own(&mut self, id: u64, own: &[Kind]) -> Option<&mut Watched> {
-        let watched = self.directories.get(id)?;
-        let events = watched.window.as_deref()?;
-        // A watch that does not tell of a change that was made is none.
-        if events.is_empty() && !own.is_empty() {
-            self.forget(id);
-            return None;
-        }
-        let is_own = events == own && watched.watch.is_some();
-        // Borrowed once more, as one that is forgotten cannot be returned.
-        is_own.then(|| self.directories.get(id))?
-    }
-}
-
-impl Drop for Window {
-    fn drop(&mut self) {
-        if let Some(watched) = self.watches.state().directories.get(self.id) {
-            watched.window = None;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Watches of directories of the kernel, and of a model of it.
 
 use super::*;
-use crate::fs::FileKind;
+use crate::fs::{FileKind, Time};
 use rustix::fd::AsFd;
 use rustix::fs::CWD;
 use std::collections::{HashSet, VecDeque};
