@@ -72,6 +72,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
+pub(super) use watched::Number;
+pub(in crate::localfs) use watched::{DirectoryId, Kind};
 use watched::{Facts, Watched};
 pub(in crate::localfs) use window::Window;
 
@@ -106,37 +108,6 @@ const MAX_EVENT: usize = EVENT + TOO_LONG.next_multiple_of(EVENT);
 
 /// Groups of directories by inode number, of each of which it is known whether any is watched.
 const STRIPES: usize = 1024;
-
-/// Identifies a directory among those of the machine, while it exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::localfs) struct DirectoryId {
-    pub(in crate::localfs) device: (u32, u32),
-    pub(in crate::localfs) ino: u64,
-}
-
-/// Kind of a change of names, as an event tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::localfs) enum Kind {
-    Made,
-    Gone,
-    MovedFrom,
-    MovedTo,
-    /// Of the attributes or the place of the directory, or one without an event.
-    Other,
-}
-
-impl Kind {
-    fn of(events: ReadFlags) -> Self {
-        let kinds = [
-            (ReadFlags::CREATE, Self::Made),
-            (ReadFlags::DELETE, Self::Gone),
-            (ReadFlags::MOVED_FROM, Self::MovedFrom),
-            (ReadFlags::MOVED_TO, Self::MovedTo),
-        ];
-        let found = kinds.iter().find(|(flag, _)| events.contains(*flag));
-        found.map_or(Self::Other, |(_, kind)| *kind)
-    }
-}
 
 #[cfg(not(test))]
 static OF_THIS_PROCESS: LazyLock<Mutex<Weak<Watches>>> = LazyLock::new(Mutex::default);
@@ -302,15 +273,6 @@ pub(super) enum Known {
     Watched,
     /// It has this value.
     Kept(u64),
-}
-
-/// Number of a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Number {
-    /// Larger for each later state.
-    pub(super) number: u64,
-    /// Whether the value of a settled state may do without it.
-    pub(super) may_settle: bool,
 }
 
 /// Relation of a directory to watches.

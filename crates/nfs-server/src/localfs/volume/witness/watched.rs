@@ -1,11 +1,51 @@
 //! A directory that is watched: the events that came, and the value that was told of its last state.
 
-use super::{DirectoryId, Kind, Number};
 use crate::fs::{Attributes, Time};
 use crate::localfs::volume::in_flight::InFlight;
+use rustix::fs::inotify::ReadFlags;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Identifies a directory among those of the machine, while it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::localfs) struct DirectoryId {
+    pub(in crate::localfs) device: (u32, u32),
+    pub(in crate::localfs) ino: u64,
+}
+
+/// Kind of a change of names, as an event tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::localfs) enum Kind {
+    Made,
+    Gone,
+    MovedFrom,
+    MovedTo,
+    /// Of the attributes or the place of the directory, or one without an event.
+    Other,
+}
+
+impl Kind {
+    pub(super) fn of(events: ReadFlags) -> Self {
+        let kinds = [
+            (ReadFlags::CREATE, Self::Made),
+            (ReadFlags::DELETE, Self::Gone),
+            (ReadFlags::MOVED_FROM, Self::MovedFrom),
+            (ReadFlags::MOVED_TO, Self::MovedTo),
+        ];
+        let found = kinds.iter().find(|(flag, _)| events.contains(*flag));
+        found.map_or(Self::Other, |(_, kind)| *kind)
+    }
+}
+
+/// Number of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::localfs::volume) struct Number {
+    /// Larger for each later state.
+    pub(in crate::localfs::volume) number: u64,
+    /// Whether the value of a settled state may do without it.
+    pub(in crate::localfs::volume) may_settle: bool,
+}
 
 /// Attributes that another change than that of a name has others of, or that tell states apart. The time of access is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
