@@ -101,19 +101,16 @@ impl Turns {
             return Poll::Ready(());
         }
         let mut state = self.address.lock();
-        match self.place {
-            None if state.waiting.is_empty() && state.taken < TURNS => {
-                state.taken += 1;
-                return Poll::Ready(());
+        if state.first() == self.place && state.taken < TURNS {
+            state.taken += 1;
+            if self.place.take().is_some() {
+                state.leave_first();
             }
+            return Poll::Ready(());
+        }
+        match self.place {
             None => self.place = Some(state.enter(cx.waker())),
             Some(place) => state.attend(place, cx.waker()),
-        }
-        if state.first() == self.place && state.taken < TURNS {
-            self.place = None;
-            state.taken += 1;
-            state.leave_first();
-            return Poll::Ready(());
         }
         if !std::mem::replace(&mut state.is_awaited, true) {
             // An event loop that has ended wakes at once.

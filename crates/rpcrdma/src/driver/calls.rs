@@ -538,6 +538,11 @@ impl Calls {
         !conn.is_idle() || conn.cancelled
     }
 
+    /// Sets the owner of a queue, to be woken once.
+    pub(crate) fn set_owner(&self, conn: usize, owner: &Waker) {
+        self.lock().conns[conn].owner = Some(owner.clone());
+    }
+
     /// Wakes the owner of a queue, if it waits.
     pub(crate) fn wake_owner(&self, conn: usize) {
         let owner = self.lock().conns[conn].owner.take();

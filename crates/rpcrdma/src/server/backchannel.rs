@@ -16,7 +16,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Context;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -108,8 +108,11 @@ pub(super) struct BackEnd {
     /// Entry in the registry; `None` at the end.
     open: Option<OpenBackchannel>,
     outgoing: Outgoing,
-    /// Whether the client was declared ready.
+    /// Whether the client was declared ready. Before that, nobody can call it, and of what is shared each wait
+    /// looks at the flag alone: a server with a thousand busy connections finds the rest in no cache.
     ready: bool,
+    /// Credits and sizes that callers see.
+    published: (u32, InlineSizes),
     /// The error for calls that still wait when the connection ends.
     why: TransportError,
 }
@@ -125,12 +128,13 @@ impl BackEnd {
         let (timeout, caller) = (config.backward_timeout, endpoint.caller);
         let calls = Arc::new(Calls::new(timeout, 1));
         calls.connected(ONLY);
+        let published = (1, endpoint.connection.inline_sizes());
         let back = Arc::new(Back {
             caller,
             xids: endpoint.connection.xids(),
             ready: AtomicBool::new(false),
-            credits: AtomicU32::new(1),
-            inline: Mutex::new(endpoint.connection.inline_sizes()),
+            credits: AtomicU32::new(published.0),
+            inline: Mutex::new(published.1),
             calls: Arc::clone(&calls),
             timeout,
             memory: memory.clone(),
@@ -142,6 +146,7 @@ impl BackEnd {
             open: Some(open),
             outgoing: Outgoing::new(calls, ONLY, timeout),
             ready: false,
+            published,
             why: TransportError::Disconnected(CloseReason::TaskEnded.into()),
         })
     }
@@ -154,7 +159,7 @@ impl BackEnd {
 
     /// Whether no call waits to be sent.
     pub(super) fn is_idle(&self) -> bool {
-        self.back.calls.is_idle(ONLY)
+        !self.ready || self.back.calls.is_idle(ONLY)
     }
 
     /// Whether there is something to send, and the client is ready for it.
@@ -169,16 +174,20 @@ impl BackEnd {
         self.back.calls.has_work(ONLY)
     }
 
-    /// The calls of this backchannel.
-    pub(super) fn outgoing(&mut self) -> &mut Outgoing {
-        &mut self.outgoing
+    /// The calls of this backchannel; none before the client is ready.
+    pub(super) fn outgoing(&mut self) -> Option<&mut Outgoing> {
+        self.ready.then_some(&mut self.outgoing)
     }
 
     /// Publishes how many calls the client accepts.
-    pub(super) fn publish(&self, connection: &Connection) {
-        let credits = connection.credits().max(1);
-        self.back.credits.store(credits, Relaxed);
-        *self.back.inline() = connection.inline_sizes();
+    pub(super) fn publish(&mut self, connection: &Connection) {
+        let now = (connection.credits().max(1), connection.inline_sizes());
+        if self.published == now {
+            return;
+        }
+        self.published = now;
+        self.back.credits.store(now.0, Relaxed);
+        *self.back.inline() = now.1;
     }
 
     /// Checks for calls that the client leaves unanswered.
@@ -187,7 +196,7 @@ impl BackEnd {
         now: Instant,
         connection: &Connection,
     ) -> Result<(), CloseReason> {
-        if connection.exposed() == 0 {
+        if self.ready && connection.exposed() == 0 {
             self.back.kept.release();
         }
         // A client that does not answer one call may yet answer others, and goes on with its own. But
@@ -200,11 +209,17 @@ impl BackEnd {
         }
     }
 
-    /// Whether there is something to do, be it now or by a wake-up from now on.
+    /// Has this task woken once the client is ready, and by calls.
+    pub(super) fn set_owner(&self, owner: &Waker) {
+        self.back.calls.set_owner(ONLY, owner);
+    }
+
+    /// Whether there is something to do, be it now or by a wake-up of the owner from now on.
     pub(super) fn poll(&self, cx: &Context<'_>, endpoint: &Endpoint) -> bool {
-        let work = self.outgoing.poll_work(cx, endpoint);
-        // Who says that the client is ready wakes whoever was noted just now.
-        work || !self.ready && self.back.ready.load(Acquire)
+        match self.ready {
+            true => self.outgoing.poll_work(cx, endpoint),
+            false => self.back.ready.load(Acquire),
+        }
     }
 
     /// Ends with the connection, and tells waiting callers why.

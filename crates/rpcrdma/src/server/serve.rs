@@ -223,7 +223,7 @@ impl Answering {
 
 impl Policy for Answering {
     fn outgoing(&mut self) -> Option<&mut Outgoing> {
-        self.back.as_mut().map(BackEnd::outgoing)
+        self.back.as_mut().and_then(BackEnd::outgoing)
     }
 
     fn may_call(&mut self, connection: &mut Connection) -> bool {
@@ -233,7 +233,7 @@ impl Policy for Answering {
 
     /// Publishes the client's grant before replies wake their callers.
     fn before_replies(&mut self, endpoint: &Endpoint) {
-        if let Some(back) = &self.back {
+        if let Some(back) = &mut self.back {
             back.publish(&endpoint.connection);
         }
     }
@@ -304,13 +304,13 @@ impl Policy for Answering {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, endpoint: &Endpoint) -> bool {
-        let work = self
-            .back
-            .as_ref()
-            .is_some_and(|back| back.poll(cx, endpoint));
         if self.ends.listen(cx) {
             self.deliveries.set_owner(cx.waker());
+            let back = self.back.as_ref();
+            back.inspect(|back| back.set_owner(cx.waker()));
         }
+        let back = self.back.as_ref();
+        let work = back.is_some_and(|back| back.poll(cx, endpoint));
         let requests = self.ends.requests();
         let stops = self.drain_until.is_none() && requests.has(End::Closed);
         let next_step = self.close_until.is_none() || endpoint.connection.is_quiet();
