@@ -20,6 +20,8 @@ pub(crate) struct LocalDir {
     fd: OwnedFd,
     /// The path at which it was found.
     path: PathBuf,
+    /// Whether this copy has made it, so that names are free there but for those that it has given.
+    is_new: bool,
 }
 
 /// A name in a local directory.
@@ -42,6 +44,7 @@ impl LocalDir {
         Ok(Arc::new(Self {
             fd: rustix::fs::open(path, DIRECTORY, Mode::empty())?,
             path: path.to_owned(),
+            is_new: false,
         }))
     }
 
@@ -97,10 +100,25 @@ impl LocalName {
 
     /// The directory of this name.
     pub(crate) fn enter(&self) -> io::Result<Arc<LocalDir>> {
+        self.entered(false)
+    }
+
+    /// The directory of this name, which was made just now.
+    pub(crate) fn enter_new(&self) -> io::Result<Arc<LocalDir>> {
+        self.entered(true)
+    }
+
+    fn entered(&self, is_new: bool) -> io::Result<Arc<LocalDir>> {
         let flags = DIRECTORY | OFlags::NOFOLLOW;
         let fd = rustix::fs::openat(&self.dir, &self.name, flags, Mode::empty())?;
         let path = self.path();
-        Ok(Arc::new(LocalDir { fd, path }))
+        Ok(Arc::new(LocalDir { fd, path, is_new }))
+    }
+
+    /// Whether something may have the name that this copy has not made. It takes no look at the directory, whose lock
+    /// those wait for who make files in it.
+    pub(crate) fn may_be_taken(&self) -> bool {
+        !self.dir.is_new
     }
 
     /// Opens a file, which is no symbolic link. Nobody is waited for who opens the other end of a FIFO.

@@ -88,6 +88,16 @@ pub(crate) fn link(
 /// As [`link`] has them; [`Collision`] if what has the name was made by the same copy: the file system takes two names
 /// for one.
 pub(crate) fn complete(at: &LocalName, to: &LocalName, naming: &Naming) -> io::Result<()> {
+    complete_after(at, to, naming, || ())
+}
+
+/// The same; `prepare` is done before something is replaced.
+fn complete_after(
+    at: &LocalName,
+    to: &LocalName,
+    naming: &Naming,
+    prepare: impl FnOnce(),
+) -> io::Result<()> {
     // Whoever finds it under its name knows of it.
     let id = at.id()?;
     naming.made.note(id);
@@ -102,7 +112,10 @@ pub(crate) fn complete(at: &LocalName, to: &LocalName, naming: &Naming) -> io::R
                 Ok(there) if there != id && naming.is_of_copy(there, to) => {
                     Err(io::Error::other(Collision))
                 }
-                Ok(_) | Err(_) if naming.replaces => at.replace(to),
+                Ok(_) | Err(_) if naming.replaces => {
+                    prepare();
+                    at.replace(to)
+                }
                 Ok(_) | Err(_) => Err(error),
             }
         }
@@ -119,6 +132,11 @@ fn is_unknown(error: &io::Error) -> bool {
 fn numbered(to: &LocalName, number: u64) -> LocalName {
     let name = nfs_client::temporary_name(to.name().as_bytes(), number);
     to.beside(OsStr::from_bytes(&name))
+}
+
+/// Whether something has the name; what has got it from this copy in a directory of its own does not count.
+fn is_there(name: &LocalName) -> bool {
+    name.may_be_taken() && name.about().is_ok()
 }
 
 /// Whether something was not done because the name for it is taken.
@@ -169,7 +187,7 @@ impl Partial {
         let at = temporary(to);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         // What is replaced may be for fewer users than the source.
-        let is_private = wanted.kept.is_some() || to.about().is_ok();
+        let is_private = wanted.kept.is_some() || is_there(to);
         let mode = if is_private { WRITABLE } else { wanted.mode };
         let file = at
             .open(flags, mode)
@@ -197,7 +215,7 @@ impl Partial {
         wanted: &Wanted,
         number: u64,
     ) -> Result<Option<(Self, u64)>> {
-        let is_private = wanted.kept.is_some() || to.about().is_ok();
+        let is_private = wanted.kept.is_some() || is_there(to);
         let mode = if is_private { WRITABLE } else { wanted.mode };
         let cannot = || format!("{}: cannot create", crate::show::path(&to.path()));
         let at = numbered(to, number);
@@ -247,14 +265,22 @@ impl Partial {
     /// If that is not possible, and those of [`complete`]; the file is then removed. [`Unkept`] if the file has its
     /// name, and lacks an attribute. What the file system says when the file is closed comes after all that.
     pub(crate) fn finish(mut self, naming: &Naming) -> io::Result<()> {
-        let set = self.set_attributes();
+        let mut set = self.set_attributes();
         let synced = match self.file.sync_all() {
             // There are file systems that cannot do that: the data is in the file all the same.
             Err(error) if is_unknown(&error) => Err(Unkept::new("place on the disk", error)),
             synced => Ok(synced?),
         };
         if let Some(to) = &self.to {
-            let named = complete(&self.at, to, naming);
+            let named = complete_after(&self.at, to, naming, || {
+                // Somebody else has put it there meanwhile.
+                if !to.may_be_taken()
+                    && self.kept.is_none()
+                    && let Some(replaced) = Replaced::of(to)
+                {
+                    set = replaced.give_to(&self.file);
+                }
+            });
             // Nobody goes on with it.
             self.stays &= !is_taken(&named) && !is_collision(&named);
             named?;
@@ -271,7 +297,8 @@ impl Partial {
             remove_list(&self.file);
             return kept.set(&self.file);
         }
-        if let Some(replaced) = self.to.as_ref().and_then(Replaced::of) {
+        let to = self.to.as_ref().filter(|to| to.may_be_taken());
+        if let Some(replaced) = to.and_then(Replaced::of) {
             return replaced.give_to(&self.file);
         }
         let Some(mode) = self.last_mode else {
@@ -466,6 +493,22 @@ mod tests {
         std::fs::remove_file(&to).unwrap();
         partial.finish(&Naming::first(true)).unwrap();
         assert_eq!(mode(&to), 0o644);
+    }
+
+    #[test]
+    fn file_of_somebody_else_in_a_new_directory_is_replaced_and_its_mode_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = name(&dir.path().join("new"));
+        new.make_directory(0o700).unwrap();
+        let to = new.enter_new().unwrap().name("file");
+        let partial = Partial::create(&to, &wanted(0o644)).unwrap();
+        std::fs::write(to.path(), "private").unwrap();
+        std::fs::set_permissions(to.path(), Permissions::from_mode(0o600)).unwrap();
+        partial.file().write_all_at(b"copied", 0).unwrap();
+        partial.finish(&Naming::first(true)).unwrap();
+        assert_eq!(std::fs::read(to.path()).unwrap(), b"copied");
+        let mode = to.path().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
     }
 
     #[test]

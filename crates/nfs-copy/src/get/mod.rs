@@ -503,7 +503,11 @@ fn make_directory(at: &LocalName, mode: u32) -> Result<(Arc<LocalDir>, Option<u3
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
         made => made.map(|()| true).with_context(cannot)?,
     };
-    let dir = match at.enter() {
+    let entered = match is_new {
+        true => at.enter_new(),
+        false => at.enter(),
+    };
+    let dir = match entered {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             return Err(Error::NameTaken).with_context(cannot);
         }
