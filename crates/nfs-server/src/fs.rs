@@ -353,6 +353,11 @@ pub trait FileSystem: Send + Sync {
         0
     }
 
+    /// Has the directories whose names clients change watched from now on for changes by others: clients of version 4 keep what
+    /// they know of a directory if they are told that nobody else has changed it (RFC 8881 §18.25.4). Asked by each change of theirs.
+    /// By default nothing, for file systems that nobody else changes.
+    fn watch_names(&self) {}
+
     /// Returns the number of files and directories kept open between calls, for statistics.
     fn open_files(&self) -> usize {
         0

@@ -217,6 +217,10 @@ impl FileSystem for LocalFs {
         self.layers.durability.verifier()
     }
 
+    fn watch_names(&self) {
+        self.layers.volume.changes.witness().want();
+    }
+
     fn open_files(&self) -> usize {
         self.layers.files.len()
     }

@@ -56,6 +56,13 @@ impl Running {
         Arc::clone(&self.export(at).fs)
     }
 
+    /// The file system of a directory in which a name is changed.
+    pub(super) fn fs_of_names(&self, dir: &At) -> Arc<dyn FileSystem> {
+        let fs = self.fs(dir);
+        fs.watch_names();
+        fs
+    }
+
     /// Returns the caller as a user of an export.
     pub(super) fn who(&self, at: &At) -> Identity {
         at.options.identity(&self.cred)

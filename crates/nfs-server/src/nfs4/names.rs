@@ -162,7 +162,9 @@ impl Nfs4 {
             CreateType::Fifo => Make::Special(FileKind::Fifo, (0, 0), set),
             CreateType::Other(_) => return Err(Status::BadType),
         };
-        let outcome = run.fs(&at).make(&run.who(&at), at.file, name, make);
+        let outcome = run
+            .fs_of_names(&at)
+            .make(&run.who(&at), at.file, name, make);
         after(self, run, outcome, move |nfs, run, made| {
             let change = convert::change(&made.wcc);
             let found = match made.result {
@@ -202,7 +204,7 @@ impl Nfs4 {
         self.check_grace_of_names()?;
         let name = convert::name(args.name.get())?;
         let owned = name.bytes().to_vec();
-        let (who, fs) = (run.who(&at), run.fs(&at));
+        let (who, fs) = (run.who(&at), run.fs_of_names(&at));
         let outcome = fs.remove(&who, at.file, name);
         let removed = move |nfs: &Self, run: &mut Running, done: Changed<()>| match done.result {
             Ok(()) => run.push(ResOp::Remove(Ok(convert::change(&done.wcc)))),
@@ -226,7 +228,7 @@ impl Nfs4 {
         self.check_grace_of_names()?;
         let from_name = convert::name(args.from.get())?;
         let to_name = convert::name(args.to.get())?;
-        let fs = run.fs(&from);
+        let fs = run.fs_of_names(&from);
         let outcome = fs.rename(&run.who(&from), (from.file, from_name), (to.file, to_name));
         after(self, run, outcome, move |nfs, run, done| {
             let change = RenameOk {
@@ -266,7 +268,9 @@ impl Nfs4 {
     pub(super) fn link(&self, run: &mut Running, args: &LinkArgs<'_>) -> Ran {
         let (file, dir) = self.saved_and_current(run)?;
         let name = convert::name(args.name.get())?;
-        let outcome = run.fs(&dir).link(&run.who(&dir), file.file, dir.file, name);
+        let outcome = run
+            .fs_of_names(&dir)
+            .link(&run.who(&dir), file.file, dir.file, name);
         after(self, run, outcome, move |nfs, run, done| {
             match done.result {
                 Ok(()) => run.push(ResOp::Link(Ok(convert::change(&done.wcc)))),

@@ -189,7 +189,7 @@ impl Nfs4 {
         }
         (self.inner.state).with(|all| all.server.check_room(all.now, client))?;
         let outcome = run
-            .fs(&dir)
+            .fs_of_names(&dir)
             .make(&run.who(&dir), dir.file, owned, Make::File(how));
         after(self, run, outcome, move |nfs, run, made| {
             let found = match made.result {

@@ -20,17 +20,24 @@ enum Times {
 
 const BOTH: [Times; 2] = [Times::Probed, Times::Coarse];
 
-/// An export that other users can reach.
-fn export_with(times: Times) -> Export {
-    let mut export = Export::new();
+/// An export that other users can reach, whose clients do not want it to be watched.
+fn export_of_no_watches() -> Export {
+    let export = Export::new();
     let above = export.path.parent().expect("it is in one");
     fs::set_permissions(above, PermissionsExt::from_mode(0o755)).unwrap();
+    export
+}
+
+/// The same, watched.
+fn export_with(times: Times) -> Export {
+    let mut export = export_of_no_watches();
     export.restart_with(|opening| {
         if times == Times::Coarse {
             let in_flight = Arc::clone(opening.volume.changes.in_flight());
             opening.volume.changes = ChangeValues::coarsely(in_flight);
         }
     });
+    export.fs().watch_names();
     export
 }
 
@@ -302,6 +309,15 @@ fn nothing_is_claimed_of_a_call_that_failed() {
 }
 
 #[test]
+fn names_are_watched_only_once_a_client_wants_to_be_told_of_others() {
+    let export = export_of_no_watches();
+    let root = export.fs().root();
+    assert!(!make(&export, root, "before", file(0o600)).wcc.atomic);
+    export.fs().watch_names();
+    assert!(make(&export, root, "after", file(0o600)).wcc.atomic);
+}
+
+#[test]
 fn nothing_is_claimed_where_the_kernel_does_not_tell_of_all_changes() {
     for times in BOTH {
         let mut export = export_with(times);
@@ -316,6 +332,7 @@ fn nothing_is_claimed_where_the_kernel_does_not_tell_of_all_changes() {
                 Times::Coarse => ChangeValues::coarsely(in_flight).seen_by(witness),
             };
         });
+        export.fs().watch_names();
         let made = make(&export, export.fs().root(), "f", file(0o600)).wcc;
         assert!(!made.atomic && made.before.is_some(), "{times:?}");
     }
@@ -332,6 +349,7 @@ fn changes_where_no_other_user_can_reach_the_export_are_atomic_only_if_they_are_
             opening.volume.memory = true;
             opening.volume.look_who_can_reach();
         });
+        export.fs().watch_names();
         let (root, who) = (export.fs().root(), Identity::root());
         let made = export.fs().make(&who, root, name("f"), file(0o600));
         // With a table of handles it depends on its rows.

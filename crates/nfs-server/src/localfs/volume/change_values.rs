@@ -294,7 +294,6 @@ impl ChangeValues {
     }
 
     /// Returns what sees changes by local programs.
-    #[cfg(test)]
     pub(in crate::localfs) fn witness(&self) -> &Witness {
         &self.witness
     }

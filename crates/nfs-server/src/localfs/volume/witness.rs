@@ -125,6 +125,8 @@ pub(in crate::localfs) struct Witness {
     /// Number of the export.
     export: u64,
     in_flight: Arc<InFlight>,
+    /// Whether directories are to be watched.
+    wanted: AtomicBool,
 }
 
 impl Witness {
@@ -139,12 +141,22 @@ impl Witness {
             export: watches.as_ref().map_or(0, next),
             watches,
             in_flight,
+            wanted: AtomicBool::new(false),
+        }
+    }
+
+    /// Has directories watched from now on.
+    pub(in crate::localfs) fn want(&self) {
+        // Clients ask with each change: the line is written once.
+        if !self.wanted.load(Relaxed) {
+            self.wanted.store(true, Relaxed);
         }
     }
 
     /// Whether a directory may be watched, but is not.
     pub(super) fn may_watch(&self, dir: DirectoryId) -> bool {
-        let Some(watches) = &self.watches else {
+        let watches = self.watches.as_ref();
+        let Some(watches) = watches.filter(|_| self.wanted.load(Relaxed)) else {
             return false;
         };
         let state = watches.state();

@@ -31,7 +31,9 @@ impl Model {
     pub(in crate::localfs) fn witness(&self, in_flight: &Arc<InFlight>) -> Witness {
         let model = self.clone();
         let watches = Watches::new(move || Ok(Arc::new(Opened(model.clone()))));
-        Witness::among(Some(Arc::new(watches)), Arc::clone(in_flight))
+        let witness = Witness::among(Some(Arc::new(watches)), Arc::clone(in_flight));
+        witness.want();
+        witness
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
