@@ -10,9 +10,10 @@
 //! Receives: shared receive queues are not used ([`Limits::shared_receives`](verbs::Limits::shared_receives) is false).
 //!
 //! The kernel's software devices are for tests. `rxe` (Linux 6.1) does not check which connection a memory window
-//! belongs to when a peer invalidates it, and the machine stops when a peer invalidates one twice. `siw` lets a peer
-//! read whatever is registered for its connection, answers a connection request with the IRD of the request, and sends
-//! wrong bytes in short Read Responses whose source crosses the end of a page: Reads over iWARP are divided there.
+//! belongs to when a peer invalidates it, and the machine stops when a peer invalidates one that is not in use. `siw`
+//! lets a peer read whatever is registered for its connection, answers a connection request with the IRD of the request,
+//! and sends wrong bytes in short Read Responses whose source crosses the end of a page: Reads over iWARP are divided
+//! there.
 //!
 //! # Example
 //!

@@ -99,6 +99,7 @@ macro_rules! suite {
                 handle_invalidated_by_the_peer_is_invalid_at_once,
                 handle_invalidated_by_the_peer_cannot_be_invalidated_again,
                 invalidation_by_the_peer_of_an_unknown_handle_ends_the_connection,
+                invalidation_by_the_peer_of_the_next_handle_ends_the_connection,
                 invalidation_by_the_peer_of_a_handle_of_another_connection_ends_it,
                 invalidation_of_an_unknown_handle_ends_the_connection,
                 empty_memory_is_not_registered,
