@@ -29,14 +29,16 @@ mod write_log;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
 use self::image::Image;
+use self::image::debian_root::GUEST;
 use self::report::Report;
 use self::series::Series;
-use self::tests::{Runs, TESTS, Test};
+use self::tests::{OF_THE_PACKAGE, Runs, TESTS, Test};
 use programs::command::build;
 use programs::parallel;
 
@@ -133,8 +135,8 @@ struct TestRun<'a> {
     /// The program under test; empty if no test has it take part.
     program: &'a Path,
     report: &'a Report,
-    /// Makes the Debian package.
-    debian_package: MakePackage,
+    /// The Debian package, or why there is none; for tests of it alone.
+    package: Option<&'a Result<PathBuf>>,
     keep_captures: bool,
     /// Logs, and captures that are kept.
     logs: PathBuf,
@@ -161,15 +163,31 @@ pub fn run(options: &Options, debian_package: MakePackage) -> Result<()> {
     }
     let selected = select(options)?;
     let report = Report::start();
-    let image = image(options.kernel, options.install, &report)?;
-    let program = match &options.program {
-        Some(program) => program.canonicalize().context("no such program")?,
-        None if selected.iter().any(|test| test.ours) => {
-            report.say("build", "the program, with cargo build --release");
-            build_program()?
-        }
-        None => PathBuf::new(),
-    };
+    provide_packages(options.install, &report)?;
+    let tests_package = selected.iter().any(|test| test.name == OF_THE_PACKAGE);
+    // All is built before the first test: those depend on the time. What is fetched is waited for beside the compiler.
+    let (image, program, package) = thread::scope(|scope| {
+        let image = scope.spawn(|| {
+            let image = image::ready(&lab(), options.kernel, &report);
+            if tests_package {
+                // If it cannot be made, the test tries again, and says why.
+                let _ = clean_debian(&GUEST, |what| report.say("build", what));
+            }
+            image
+        });
+        let program = match &options.program {
+            Some(program) => program.canonicalize().context("no such program"),
+            None if selected.iter().any(|test| test.ours) => {
+                report.say("build", "the program, with cargo build --release");
+                build_program()
+            }
+            None => Ok(PathBuf::new()),
+        };
+        let package = tests_package.then(debian_package);
+        let image = image.join().expect("the guest's builder does not panic");
+        (image, program, package)
+    });
+    let (image, program) = (image?, program?);
     let kernel = options.kernel.name();
     parallel::each(options.jobs, selected, |test| {
         let folder = format!("{kernel}-{}", test.name);
@@ -181,7 +199,7 @@ pub fn run(options: &Options, debian_package: MakePackage) -> Result<()> {
                 image: &image,
                 program: &program,
                 report: &report,
-                debian_package,
+                package: package.as_ref(),
                 keep_captures: options.keep_captures,
                 logs: empty_folder("logs", &folder)?,
                 work: empty_folder("work", &folder)?,
@@ -196,11 +214,16 @@ pub fn run(options: &Options, debian_package: MakePackage) -> Result<()> {
 
 /// The guest, after a look whether all is there that it takes.
 fn image(kernel: Series, install: bool, report: &Report) -> Result<Image> {
+    provide_packages(install, report)?;
+    image::ready(&lab(), kernel, report)
+}
+
+/// Verifies that everything a run needs is there, after installing what is missing if that is wanted.
+fn provide_packages(install: bool, report: &Report) -> Result<()> {
     if install {
         packages::install(report)?;
     }
-    packages::check()?;
-    image::ready(&lab(), kernel, report)
+    packages::check()
 }
 
 /// Measures something in a guest of Debian 12's kernel.
@@ -224,7 +247,7 @@ fn timed<T>(
         image: &image,
         program,
         report: &report,
-        debian_package: no_package,
+        package: None,
         keep_captures: false,
         logs: empty_folder("logs", &folder)?,
         work: empty_folder("work", &folder)?,
@@ -233,11 +256,6 @@ fn timed<T>(
         measure(&run).with_context(|| format!("there is more in {}", run.logs.display()));
     fs::remove_dir_all(&run.work)?;
     measured
-}
-
-/// For runs that are no test of the package.
-fn no_package() -> Result<PathBuf> {
-    bail!("this run makes no package")
 }
 
 /// The archive (tar) of a Debian without anything of ours, made if need be.

@@ -16,7 +16,7 @@ use clap::Args;
 use super::guest::{Boot, Guest, free_ports};
 use super::reframe::{self, Framing};
 use super::report::Report;
-use super::{Series, TestRun, empty_folder, no_package};
+use super::{Series, TestRun, empty_folder};
 
 /// Options of `cargo xtask record-messages`.
 #[derive(Args)]
@@ -103,7 +103,7 @@ fn record(options: &Options, report: &Report) -> Result<PathBuf> {
         image: &image,
         program: Path::new(""),
         report,
-        debian_package: no_package,
+        package: None,
         keep_captures: false,
         logs: empty_folder("logs", NAME)?,
         work: empty_folder("work", NAME)?,

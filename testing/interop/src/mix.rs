@@ -22,7 +22,7 @@ use super::guest::{Boot, Guest, free_ports};
 use super::packages::tool;
 use super::reframe::{self, Framing};
 use super::report::Report;
-use super::{Series, TestRun, empty_folder, no_package};
+use super::{Series, TestRun, empty_folder};
 use programs::command::output;
 
 /// Options of `cargo xtask record-mix`.
@@ -71,7 +71,7 @@ pub fn run(options: &Options) -> Result<()> {
             image: &image,
             program: Path::new(""),
             report: &report,
-            debian_package: no_package,
+            package: None,
             keep_captures: options.keep_captures,
             logs: empty_folder("logs", name)?,
             work: empty_folder("work", name)?,

@@ -11,7 +11,7 @@ use super::guest::{Boot, Guest};
 use super::packages::tool;
 use super::report::Report;
 use super::series::Series;
-use super::{TestRun, empty_folder, image, no_package};
+use super::{TestRun, empty_folder, image};
 use programs::command::output;
 
 /// A software device.
@@ -80,7 +80,7 @@ pub fn run(options: &Options) -> Result<()> {
         image: &image,
         program: Path::new(""),
         report: &report,
-        debian_package: no_package,
+        package: None,
         keep_captures: false,
         logs: empty_folder("logs", &folder)?,
         work: empty_folder("work", &folder)?,

@@ -16,6 +16,15 @@ const FILE: &str = "testing/lab/counts.json";
 
 const VALGRIND: &str = "valgrind";
 
+/// Arguments of `cargo build` for `lab`. The program is named too, and not built: with the features that it asks for, most that
+/// `lab` uses is what the interoperability run has built.
+const LAB: [&str; 4] = [
+    "--release",
+    "--package=lab",
+    "--package=rpcrdma-cli",
+    "--bin=lab",
+];
+
 /// Options of `cargo xtask count`.
 #[derive(Args, Default)]
 pub struct Options {
@@ -63,8 +72,7 @@ pub fn run(options: &Options) -> Result<()> {
             return Ok(());
         }
     }
-    // As the interoperability run builds it.
-    let lab = build(&["--release", "--package=lab"], "lab")?;
+    let lab = build(&LAB, "lab")?;
     let mut count = Command::new(lab);
     count
         .args(["count", "--json"])

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde_json::Value;
 
 /// How many lines of a failed program's output an error carries.
 const TAIL_LINES: usize = 25;
@@ -40,10 +41,45 @@ pub fn build(arguments: &[&str], name: &str) -> Result<PathBuf> {
 ///
 /// Those of [`build`].
 pub fn build_with(arguments: &[&str], name: &str, environment: &[(&str, &str)]) -> Result<PathBuf> {
-    let built = cargo()
-        .arg("build")
-        .args(arguments)
-        .envs(environment.iter().copied())
+    let mut build = cargo();
+    build.arg("build").args(arguments);
+    build.envs(environment.iter().copied());
+    program(&messages(build)?, |target| target["name"] == name)
+        .with_context(|| format!("cargo built no program named {name}"))
+}
+
+/// Arguments of `cargo build` for the features that `cargo test --workspace` builds with: those that all crates and their
+/// tests ask for. A target of a single package has fewer, and all that it uses is built for it once more.
+pub const AS_TESTED: [&str; 2] = ["--workspace", "--examples"];
+
+/// Builds a target of the crate in this folder, for tests, and says where its program is. Nothing is built that
+/// `cargo test --workspace` has built.
+///
+/// `kind` is cargo's option for such a target, such as `--test`.
+///
+/// # Errors
+///
+/// Those of [`build`].
+pub fn build_as_tested(folder: &str, kind: &str, name: &str) -> Result<PathBuf> {
+    let mut build = cargo();
+    build.arg("build").args(AS_TESTED).args([kind, name]);
+    let folder = crate::root().join(folder);
+    // Other crates may have a target of that name too.
+    let is_wanted = |target: &Value| {
+        let source = target["src_path"].as_str().unwrap_or_default();
+        target["name"] == name && Path::new(source).starts_with(&folder)
+    };
+    program(&messages(build)?, is_wanted).with_context(|| {
+        format!(
+            "cargo built no program named {name} in {}",
+            folder.display()
+        )
+    })
+}
+
+/// Runs a build and returns what cargo says of it, in JSON.
+fn messages(mut build: Command) -> Result<String> {
+    let built = build
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())
         .output()
@@ -51,12 +87,16 @@ pub fn build_with(arguments: &[&str], name: &str, environment: &[(&str, &str)]) 
     if !built.status.success() {
         bail!("the program does not build");
     }
-    String::from_utf8_lossy(&built.stdout)
+    Ok(String::from_utf8_lossy(&built.stdout).into_owned())
+}
+
+/// The program of the first target that is wanted.
+fn program(messages: &str, is_wanted: impl Fn(&Value) -> bool) -> Option<PathBuf> {
+    messages
         .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == name)
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| is_wanted(&message["target"]))
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .with_context(|| format!("cargo built no program named {name}"))
 }
 
 /// Runs a program to its end and returns what it wrote to its standard output.

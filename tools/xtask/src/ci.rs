@@ -44,17 +44,18 @@ const CHECKS: [Check; 5] = [
         ],
         environment: &[],
     },
-    // Tests that need a device are not among all targets.
+    // Tests that need a device are not among all targets. With the features of the whole workspace, as above.
     Check {
         name: "device tests",
         arguments: &[
             "clippy",
-            "--package",
-            "verbs-ibv",
+            "--workspace",
             "--test",
             "conformance",
             "--test",
             "stack",
+            "--test",
+            "software_iwarp",
             "--",
             "-D",
             "warnings",

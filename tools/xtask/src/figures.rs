@@ -20,7 +20,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use programs::command::{build, output};
+use programs::command::{build_as_tested, output};
 use table::{Table, tables};
 
 /// Folder of the pages that may have figures.
@@ -102,7 +102,7 @@ pub(crate) fn write() -> Result<()> {
 
 /// The program, built as the tests of the workspace have it.
 fn program() -> Result<PathBuf> {
-    build(&["--workspace", "--bin=lab"], "lab")
+    build_as_tested("testing/lab", "--bin", "lab")
 }
 
 fn run(program: &Path, arguments: &[String]) -> Result<String> {

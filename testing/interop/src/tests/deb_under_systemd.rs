@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::TestRun;
 use crate::clean_debian;
@@ -16,7 +16,8 @@ const LIMIT: Duration = Duration::from_secs(900);
 const MAX_EXPOSURE: f64 = 4.0;
 
 pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
-    let package = (run.debian_package)()?;
+    let package = run.package.context("no package was made")?;
+    let package = package.as_ref().map_err(|error| anyhow!("{error:#}"))?;
     let root = clean_debian(&debian_root::GUEST, |what| run.report.say("build", what))?;
     let image = debian_root::image(&root, run.image, &run.work)?;
     let run = &TestRun {
@@ -28,7 +29,7 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
     let boot = Boot {
         name: "guest",
         script: "deb-under-systemd.sh",
-        files: &[("rpcrdma.deb", &package)],
+        files: &[("rpcrdma.deb", package)],
         limit: LIMIT,
         ..Boot::default()
     };

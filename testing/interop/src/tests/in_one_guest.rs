@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::TestRun;
 use crate::guest::{Boot, Guest};
-use programs::command::build;
+use programs::command::build_as_tested;
 
 /// Each takes less than a minute on an idle machine.
 const LIMIT: Duration = Duration::from_secs(480);
@@ -38,8 +38,7 @@ pub(super) fn nested_mounts(run: &TestRun<'_>) -> Result<()> {
 
 /// Sockets of programs are tried by the tests of `socket-owner` whose results depend on the kernel.
 pub(super) fn local_users(run: &TestRun<'_>) -> Result<()> {
-    let target = ["--package=rpcrdma-socket-owner", "--test=kernels"];
-    let kernels = build(&target, "kernels")?;
+    let kernels = build_as_tested("crates/socket-owner", "--test", "kernels")?;
     let boot = Boot {
         files: &[("kernels", &kernels)],
         ..boot(run, "local-users.sh", &[])

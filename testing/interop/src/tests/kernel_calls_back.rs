@@ -13,7 +13,7 @@ use super::our_client::Running;
 use crate::TestRun;
 use crate::guest::{Boot, Guest, free_ports};
 use crate::relay::{End, Relay};
-use programs::command::build;
+use programs::command::build_as_tested;
 
 /// Delegations in each part of the test.
 const FILES: usize = 8;
@@ -27,8 +27,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const LEASE_SECONDS: u64 = 90;
 
 pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
-    let example = ["--package=rpcrdma", "--example=callbacks"];
-    let program = build(&example, "callbacks")?;
+    let program = build_as_tested("crates/rpcrdma", "--example", "callbacks")?;
     let [port] = free_ports()?;
     let boot = Boot {
         name: "server",

@@ -17,7 +17,7 @@ use crate::TestRun;
 use crate::guest::{Boot, Guest, free_ports};
 use crate::program::stripped;
 use crate::serve::{EXPORT, Serve};
-use programs::command::{build, output};
+use programs::command::{build_as_tested, output};
 
 /// The guest takes two to three minutes on an idle machine.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -77,7 +77,7 @@ pub(super) fn run(run: &TestRun<'_>) -> Result<()> {
 
 /// Builds the program of the guest that locks bytes.
 pub(super) fn lock_program(run: &TestRun<'_>) -> Result<PathBuf> {
-    let built = build(&["--package=interop", "--bin", LOCKS], LOCKS)?;
+    let built = build_as_tested("testing/interop", "--bin", LOCKS)?;
     stripped(&built, &run.work.join(LOCKS))
 }
 

@@ -11,7 +11,7 @@ use super::linux_mounts_us_v4::{LOCKS, lock_program};
 use crate::TestRun;
 use crate::guest::{Boot, Guest};
 use crate::program::{Job, Link, ProgramRun};
-use programs::command::{build, output};
+use programs::command::{build_as_tested, output};
 
 /// Takes some seconds on an idle machine.
 const DEVICES_LIMIT: Duration = Duration::from_secs(180);
@@ -154,7 +154,7 @@ pub(super) fn conformance_siw(run: &TestRun<'_>) -> Result<()> {
 }
 
 fn over(run: &TestRun<'_>, link: Link, skipped: &[&str]) -> Result<()> {
-    let suite = Suite::built("verbs-ibv", "conformance")?;
+    let suite = Suite::built("crates/verbs-ibv", "conformance")?;
     ensure!(
         suite.tests.len() >= MIN_TESTS,
         "the suite has only {} tests",
@@ -194,10 +194,10 @@ const END_TO_END: [&str; 11] = [
 /// The stack above our provider for hardware, over rxe: end to end, under a hostile peer, in 1,000 connections, and when
 /// the device is removed. Over siw: software iWARP reads from it.
 pub(super) fn stack(run: &TestRun<'_>) -> Result<()> {
-    let end_to_end = Suite::built("rpcrdma", "end_to_end")?;
-    let hostile = Suite::built("hostile-peer", "over_verbs")?;
-    let stack = Suite::built("verbs-ibv", "stack")?;
-    let software_iwarp = Suite::built("verbs-ibv", "software_iwarp")?;
+    let end_to_end = Suite::built("crates/rpcrdma", "end_to_end")?;
+    let hostile = Suite::built("testing/hostile-peer", "over_verbs")?;
+    let stack = Suite::built("crates/verbs-ibv", "stack")?;
+    let software_iwarp = Suite::built("crates/verbs-ibv", "software_iwarp")?;
     let mut by_name = vec!["--exact".to_owned()];
     for name in END_TO_END {
         end_to_end.has(name)?;
@@ -225,9 +225,9 @@ struct Suite {
 }
 
 impl Suite {
-    fn built(package: &str, name: &str) -> Result<Self> {
-        let target = [format!("--package={package}"), format!("--test={name}")];
-        let program = build(&target.each_ref().map(String::as_str), name)?;
+    /// Builds the test `name` of the crate in `folder`.
+    fn built(folder: &str, name: &str) -> Result<Self> {
+        let program = build_as_tested(folder, "--test", name)?;
         let listed = output(Command::new(&program).args(["--list", "--format=terse"]))?;
         let tests = listed
             .lines()

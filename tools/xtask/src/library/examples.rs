@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use programs::command::{cargo, within};
+use programs::command::{AS_TESTED, cargo, within};
 
 /// The library.
 const PACKAGE: &str = "rpcrdma";
@@ -52,7 +52,8 @@ pub(crate) fn run() -> Result<()> {
 /// `cargo test --workspace` builds them.
 fn build() -> Result<Vec<(String, PathBuf)>> {
     let built = cargo()
-        .args(["build", "--workspace", "--examples"])
+        .arg("build")
+        .args(AS_TESTED)
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())
         .output()
