@@ -93,7 +93,7 @@ struct Timed {
     #[command(flatten)]
     place: Place,
 
-    /// How long to measure, after a tenth of that without
+    /// How long to measure, after a tenth of that without, or a quarter for `random`
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000,
         value_parser = clap::value_parser!(u64).range(10..=600_000))]
     time: u64,
