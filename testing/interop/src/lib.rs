@@ -16,6 +16,7 @@ mod namespaces;
 mod packages;
 mod program;
 mod pynfs;
+mod random_reads;
 mod reframe;
 mod relay;
 mod report;
@@ -47,6 +48,7 @@ pub use self::messages::{Options as MessageOptions, run as record_messages};
 pub use self::mix::{Options as MixOptions, run as record_mix};
 pub use self::program::{Options as GuestOptions, run as run_in_guest};
 pub use self::pynfs::{Options as PynfsOptions, run as run_pynfs};
+pub use self::random_reads::{RandomReads, time_random_reads};
 pub use self::servers::{GuestMachine, ServerTimes, time_servers};
 pub use self::ways::{
     MIB as WAY_MIB, STATS as WAY_STATS, WORKS as WAY_WORKS, Way, WayTimes, time_ways,

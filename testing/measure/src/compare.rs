@@ -3,13 +3,15 @@
 //! `rpcrdma get` and `rpcrdma put`, with `rpcrdma serve` on loopback, beside `cp`. With `--guest`: our server
 //! beside the kernel's, under the kernel's client in a virtual machine. With `--ganesha`: many small files on
 //! our server beside nfs-ganesha, on a disk. With `--gateway`: two gateways beside two socats, as ways to
-//! nfs-ganesha; with `--gateway --guest`: one gateway beside one socat, under the kernel's client.
+//! nfs-ganesha; with `--gateway --guest`: one gateway beside one socat, under the kernel's client. With
+//! `--random-reads`: small READs from our server beside nfs-ganesha, or with `--guest` the kernel's server.
 
 mod content;
 mod copies;
 mod files;
 mod linux;
 mod machine;
+mod random_reads;
 mod relays;
 mod requirements;
 mod scratch;
@@ -40,7 +42,7 @@ pub struct Options {
     guest: bool,
 
     /// Version of NFS of --guest
-    #[arg(long, value_name = "VERSION", default_value = "3", requires = "guest", conflicts_with = "gateway",
+    #[arg(long, value_name = "VERSION", default_value = "3", requires = "guest", conflicts_with = "loads",
         value_parser = ["3", "4.1", "4.2"])]
     nfs: String,
 
@@ -49,11 +51,16 @@ pub struct Options {
     ganesha: bool,
 
     /// Compare ways to nfs-ganesha instead, as root: two gateways (TCP to RDMA to TCP) with two socats
-    #[arg(long, conflicts_with_all = ["ganesha", "only"])]
+    #[arg(long, group = "loads", conflicts_with_all = ["ganesha", "only"])]
     gateway: bool,
 
-    /// Milliseconds of each measurement of --gateway
-    #[arg(long, value_name = "MS", default_value_t = 1000, requires = "gateway",
+    /// Compare random READs of 4 KiB instead, over 1, 4 and 16 connections with 32 in flight on each: from our server over
+    /// RDMA and TCP, and from nfs-ganesha over TCP, as root. With --guest: from ours and the kernel's, and all in the guest
+    #[arg(long, group = "loads", conflicts_with_all = ["ganesha", "only"])]
+    random_reads: bool,
+
+    /// Milliseconds of each measurement of --gateway and --random-reads
+    #[arg(long, value_name = "MS", default_value_t = 1000, requires = "loads",
         value_parser = clap::value_parser!(u32).range(10..=60_000))]
     time: u32,
 
@@ -121,6 +128,25 @@ pub fn run(options: &Options) -> Result<()> {
             eprintln!("{what} ...");
         }
     };
+    if options.random_reads {
+        let amount = random_reads::Amount {
+            rounds: options.rounds,
+            milliseconds: options.time,
+        };
+        let reads = match options.guest {
+            true => random_reads::in_guest(&program, amount, options.install)?,
+            false => random_reads::on_host(&program, &options.scratch, amount)?,
+        };
+        let seconds = begin.elapsed().as_secs_f64();
+        match options.json {
+            true => println!(
+                "{:#}",
+                json!({ "machine": machine.json(), "seconds": seconds, "random_reads": reads.json() })
+            ),
+            false => print!("On {machine}\n{reads}"),
+        }
+        return Ok(());
+    }
     if options.gateway && !options.guest {
         let amount = relays::Amount {
             rounds: options.rounds,

@@ -2,6 +2,7 @@
 //! and gateways of this project as processes of their own, tools of fixed versions, and programs of Debian packages.
 
 pub mod command;
+pub mod cpu;
 pub mod debian;
 pub mod gateway;
 pub mod lines;

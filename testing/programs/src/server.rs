@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
+use crate::cpu;
 use crate::lines::Lines;
 
 /// A running server. Dropped, it is killed.
@@ -93,17 +94,7 @@ impl Server {
 
     /// Seconds of CPU that it has used, in ticks of 10 ms as a rule.
     pub fn cpu(&self) -> Result<f64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name of the program may have anything in it, but for what follows the last bracket.
-        let fields: Vec<&str> = stat
-            .rsplit(')')
-            .next()
-            .unwrap_or("")
-            .split_whitespace()
-            .collect();
-        let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok());
-        let ticks = ticks(11).zip(ticks(12)).context("no times of CPU")?;
-        Ok((ticks.0 + ticks.1) as f64 / rustix::param::clock_ticks_per_second() as f64)
+        cpu::of_process(self.child.id())
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use nfs_client::{Nfs3, current_user};
 use serde_json::json;
 
-use crate::connect;
+use crate::connection::Connection;
 
 /// Opens the connections one after the other, calls NULL once on each, says so, and keeps them until
 /// standard input ends.
@@ -17,7 +17,7 @@ use crate::connect;
 pub(crate) async fn run(nfs: SocketAddr, connections: usize) -> Result<()> {
     let mut open = Vec::with_capacity(connections);
     for number in 0..connections {
-        let server = Nfs3::new(connect(nfs).await?, current_user());
+        let server = Nfs3::new(Connection::open(nfs, None).await?, current_user());
         { server.null().await }.with_context(|| format!("NULL on connection {number}"))?;
         open.push(server);
     }

@@ -8,14 +8,12 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use nfs_client::Export;
 use nfs_proto::{FileHandle, SetAttributes, Stable};
-use oncrpc_tcp::Client;
 use serde_json::json;
+
+use crate::connection::Connection;
 
 /// Bytes of one READ and WRITE.
 const BLOCK: u32 = 1 << 20;
-
-/// Blocks of the file.
-const BLOCKS: u64 = 64;
 
 /// READs and WRITEs in flight.
 const DEPTH: usize = 8;
@@ -23,10 +21,11 @@ const DEPTH: usize = 8;
 /// Calls of a warm-up are this fraction of the measured time.
 const WARM_UP: u32 = 10;
 
-/// A file of [`BLOCKS`] blocks.
+/// A file of so many blocks.
 pub(crate) struct File {
-    export: Export<Client>,
+    export: Export<Connection>,
     handle: FileHandle,
+    blocks: u64,
 }
 
 impl File {
@@ -35,7 +34,7 @@ impl File {
     /// # Errors
     ///
     /// It is not there and cannot be made, or the server transfers less than a block with a call.
-    pub(crate) async fn open(export: Export<Client>, name: &str) -> Result<Self> {
+    pub(crate) async fn open(export: Export<Connection>, name: &str, blocks: u64) -> Result<Self> {
         let info = export.info();
         ensure!(
             info.read_max >= BLOCK && info.write_max >= BLOCK,
@@ -51,7 +50,16 @@ impl File {
                 export.stat(name).await?.handle
             }
         };
-        Ok(Self { export, handle })
+        Ok(Self {
+            export,
+            handle,
+            blocks,
+        })
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn size(&self) -> u64 {
+        self.blocks * u64::from(BLOCK)
     }
 
     /// Writes the whole file, reads it, and compares.
@@ -60,10 +68,10 @@ impl File {
     ///
     /// A call failed, or other data came back.
     pub(crate) async fn check(&self) -> Result<()> {
-        for number in 0..BLOCKS {
+        for number in 0..self.blocks {
             self.write_block(number, &block(number)).await?;
         }
-        for number in 0..BLOCKS {
+        for number in 0..self.blocks {
             let offset = number * u64::from(BLOCK);
             let read = self.export.nfs().read(self.handle, offset, BLOCK).await?;
             let same = read.data.iter().flatten().eq(&block(number));
@@ -72,7 +80,7 @@ impl File {
                 "block {number} is read with other data than was written"
             );
         }
-        say("check", BLOCKS as f64);
+        say("check", self.blocks as f64);
         Ok(())
     }
 
@@ -101,20 +109,34 @@ impl File {
     /// Rate of READs.
     pub(crate) async fn read(&self, time: Duration) -> Result<()> {
         let call = async |number: u64| {
-            let offset = number * u64::from(BLOCK);
-            let read = self.export.nfs().read(self.handle, offset, BLOCK).await?;
-            let len: usize = read.data.iter().map(Bytes::len).sum();
-            ensure!(len == BLOCK as usize, "a READ came with {len} bytes");
+            self.read_part(number % self.blocks * u64::from(BLOCK), BLOCK)
+                .await?;
             Ok(())
         };
         say("read", rate(time, call).await?);
         Ok(())
     }
 
+    /// Reads a part of the file, and returns its first word.
+    ///
+    /// # Errors
+    ///
+    /// The call failed, or another number of bytes came back.
+    pub(crate) async fn read_part(&self, offset: u64, len: u32) -> Result<u64> {
+        let read = self.export.nfs().read(self.handle, offset, len).await?;
+        let got: usize = read.data.iter().map(Bytes::len).sum();
+        ensure!(got == len as usize, "a READ came with {got} bytes");
+        let mut word = [0; 8];
+        for (byte, read) in word.iter_mut().zip(read.data.iter().flatten()) {
+            *byte = *read;
+        }
+        Ok(u64::from_be_bytes(word))
+    }
+
     /// Rate of WRITEs.
     pub(crate) async fn write(&self, time: Duration) -> Result<()> {
         let data = block(0);
-        let call = async |number: u64| self.write_block(number, &data).await;
+        let call = async |number: u64| self.write_block(number % self.blocks, &data).await;
         say("write", rate(time, call).await?);
         Ok(())
     }
@@ -135,8 +157,15 @@ impl File {
 
 /// Data that differs from block to block and within it.
 fn block(number: u64) -> Bytes {
-    let words = (0..u64::from(BLOCK / 8)).map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
+    let first = number * u64::from(BLOCK);
+    let words = (0..u64::from(BLOCK / 8)).map(|at| word(first + at * 8));
     words.flat_map(u64::to_be_bytes).collect()
+}
+
+/// The word at this offset of the file.
+pub(crate) fn word(offset: u64) -> u64 {
+    let (number, at) = (offset / u64::from(BLOCK), offset % u64::from(BLOCK) / 8);
+    at.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number
 }
 
 /// Microseconds of a call, as the median of all that are made within this time.
@@ -170,7 +199,7 @@ async fn rate(time: Duration, call: impl AsyncFn(u64) -> Result<()>) -> Result<f
                 begun.set(Some((Instant::now(), done.get())));
             }
             let number = next.replace(next.get() + 1);
-            call(number % BLOCKS).await?;
+            call(number).await?;
             done.set(done.get() + 1);
         }
         anyhow::Ok(())
@@ -205,4 +234,20 @@ async fn all<F: Future<Output = Result<()>>, const N: usize>(futures: [F; N]) ->
 
 fn say(what: &str, value: f64) {
     println!("{}", json!({ "what": what, "value": value }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_of_the_file_is_known_by_its_first_word() {
+        let data = block(3);
+        let at = 5 * 4096;
+        assert_eq!(data[at..at + 8], word((3 << 20) + (5 << 12)).to_be_bytes());
+        let parts = 1 << 16;
+        let words: std::collections::HashSet<u64> =
+            (0..parts).map(|part| word(part << 12)).collect();
+        assert_eq!(words.len() as u64, parts);
+    }
 }

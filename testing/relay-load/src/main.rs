@@ -1,25 +1,25 @@
-//! Rate and latency of an NFS server over TCP.
+//! Rate and latency of an NFS server over TCP or RDMA.
 //!
-//! Made to compare ways to one server: directly, and through relays. Each command prints one line of
-//! JSON. `cargo xtask compare --gateway` runs it.
+//! Made to compare ways to one server, directly and through relays, and servers with each other. Each command prints one
+//! line of JSON. `cargo xtask compare --gateway` and `--random-reads` run it.
 
+mod connection;
 mod idle;
 mod load;
+mod random;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
+use connection::{Connection, Crc};
 use load::File;
 use nfs_client::{Export, Mount, current_user};
-use oncrpc_tcp::Client;
+use tokio::runtime::Runtime;
 
-/// How long one call may take.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Measure an NFS server over TCP
+/// Measure an NFS server over TCP or RDMA
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -38,6 +38,15 @@ enum Command {
     Read(Timed),
     /// WRITEs of 1 MiB (UNSTABLE), eight in flight, in MiB/s
     Write(Timed),
+    /// READs of 4 KiB at random places of the file, which "check" wrote, with 32 in flight on each connection: how many in
+    /// which time, and the seconds of CPU of the server, of this program, and of the machine with all that runs on it
+    Random {
+        #[command(flatten)]
+        timed: Timed,
+
+        #[command(flatten)]
+        load: random::Load,
+    },
     /// Open connections, call NULL once on each, and keep them until standard input ends
     Idle {
         /// The NFS server, or what relays to it
@@ -57,9 +66,13 @@ struct Place {
     #[arg(long, value_name = "ADDR:PORT")]
     nfs: SocketAddr,
 
-    /// The MOUNT server
+    /// The MOUNT server [default: the NFS server]
     #[arg(long, value_name = "ADDR:PORT")]
-    mount: SocketAddr,
+    mount: Option<SocketAddr>,
+
+    /// They speak RPC-over-RDMA, over software iWARP, with CRCs (`on`) or without
+    #[arg(long, value_name = "CRC", num_args = 0..=1, default_missing_value = "on")]
+    rdma: Option<Crc>,
 
     /// The export, where the file is made
     #[arg(long, value_name = "PATH", default_value = "/")]
@@ -68,6 +81,11 @@ struct Place {
     /// Name of the file
     #[arg(long, value_name = "NAME", default_value = "relay-load")]
     name: String,
+
+    /// Size of the file
+    #[arg(long, value_name = "MIB", default_value_t = 64,
+        value_parser = clap::value_parser!(u64).range(1..=4096))]
+    mib: u64,
 }
 
 #[derive(Args)]
@@ -75,7 +93,7 @@ struct Timed {
     #[command(flatten)]
     place: Place,
 
-    /// How long to measure, after a tenth of that without
+    /// How long to measure, after a tenth of that without, or a quarter for `random`
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000,
         value_parser = clap::value_parser!(u64).range(10..=600_000))]
     time: u64,
@@ -92,20 +110,23 @@ fn main() -> ExitCode {
 }
 
 fn run(command: &Command) -> Result<()> {
-    // One thread, so that no figure has the time of a change of threads within this process.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         match command {
             Command::Check(place) => open(place).await?.check().await,
             Command::Null(timed) => open(&timed.place).await?.null(span(timed)).await,
             Command::Getattr(timed) => open(&timed.place).await?.getattr(span(timed)).await,
             Command::Read(timed) => open(&timed.place).await?.read(span(timed)).await,
             Command::Write(timed) => open(&timed.place).await?.write(span(timed)).await,
+            Command::Random { timed, load } => random::run(&timed.place, load, span(timed)),
             Command::Idle { nfs, connections } => idle::run(*nfs, (*connections).into()).await,
         }
     })
+}
+
+/// One thread, so that no figure has the time of a change of threads within this process.
+fn runtime() -> Result<Runtime> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    Ok(runtime.enable_all().build()?)
 }
 
 fn span(timed: &Timed) -> Duration {
@@ -113,18 +134,11 @@ fn span(timed: &Timed) -> Duration {
 }
 
 async fn open(place: &Place) -> Result<File> {
-    let mount = connect(place.mount).await?;
+    let mount = Connection::open(place.mount.unwrap_or(place.nfs), place.rdma).await?;
     let mounted = Mount::new(mount, current_user())
         .mount(&place.export)
         .await?;
-    let nfs = connect(place.nfs).await?;
+    let nfs = Connection::open(place.nfs, place.rdma).await?;
     let export = Export::open(nfs, current_user(), mounted.handle).await?;
-    File::open(export, &place.name).await
-}
-
-/// Connects to a server over TCP.
-async fn connect(addr: SocketAddr) -> Result<Client> {
-    Client::connect(addr, TIMEOUT)
-        .await
-        .with_context(|| format!("cannot connect to {addr}"))
+    File::open(export, &place.name, place.mib).await
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -94,18 +93,14 @@ pub(super) fn measure(
         .prefix("rpcrdma-compare-")
         .tempdir_in(disk)
         .with_context(|| format!("cannot make a directory in {}", disk.display()))?;
-    let script = programs::root().join("testing/file-load/beside-ganesha.sh");
-    let mut command = Command::new("unshare");
+    let mut command = requirements::script("file-load/beside-ganesha.sh");
     command
-        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "sh"])
-        .arg(script)
         .env("PROGRAM", program)
         .env("LOAD", load)
         .env("DISK", scratch.path())
         .env("ROUNDS", rounds.to_string())
         .env("FILES", files.to_string())
-        .env("ALONE", (files / 10).max(1).to_string())
-        .stdin(Stdio::null());
+        .env("ALONE", (files / 10).max(1).to_string());
     let limit = LIMIT.saturating_mul(u32::try_from(rounds)?);
     let said = command::within(&mut command, limit, scratch.path())?.stdout;
     let times = parse(&said)?;

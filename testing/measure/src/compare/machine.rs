@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use programs::cpu;
 use serde_json::{Value, json};
 
 /// A machine, real or virtual.
@@ -36,12 +37,12 @@ const DOUBTFUL: f64 = 0.25;
 pub(super) fn facts() -> Result<Machine> {
     let read = |path: &str| fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
     let cpuinfo = read("/proc/cpuinfo")?;
-    let before = read("/proc/stat")?;
+    let before = cpu::of_machine()?;
     thread::sleep(LOOK);
-    let after = read("/proc/stat")?;
+    let after = cpu::of_machine()?;
     Ok(Machine {
         cpus: thread::available_parallelism()?.get(),
-        busy: busy(&before, &after).context("no times in /proc/stat")?,
+        busy: busy(&before, &after).context("the clock of the CPUs stands still")?,
         model: model(&cpuinfo).unwrap_or("unknown").to_owned(),
         kernel: rustix::system::uname()
             .release()
@@ -56,33 +57,10 @@ pub(super) fn available_mib() -> Result<u64> {
     mebibytes(&fs::read_to_string("/proc/meminfo")?, "MemAvailable")
 }
 
-/// CPUs that were in use between two readings of `/proc/stat`.
-fn busy(before: &str, after: &str) -> Option<f64> {
-    let (before, after) = (ticks(before)?, ticks(after)?);
-    let used = after.used.checked_sub(before.used)? as f64;
-    let idle = after.idle.checked_sub(before.idle)? as f64;
+/// CPUs that were in use between two moments.
+fn busy(before: &cpu::Machine, after: &cpu::Machine) -> Option<f64> {
+    let (used, idle) = (after.used - before.used, after.idle - before.idle);
     (used + idle > 0.0).then(|| used / (used + idle) * after.cpus as f64)
-}
-
-/// Time of all CPUs.
-struct Ticks {
-    cpus: usize,
-    used: u64,
-    idle: u64,
-}
-
-fn ticks(stat: &str) -> Option<Ticks> {
-    let lines = stat.lines().filter_map(|line| line.strip_prefix("cpu"));
-    let (all, each): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.starts_with(' '));
-    // user, nice, system, idle, iowait, irq, softirq, steal; what follows is part of the first two.
-    let fields = all.first()?.split_whitespace().take(8);
-    let fields: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;
-    let idle = fields.get(3)? + fields.get(4)?;
-    Some(Ticks {
-        cpus: each.len(),
-        used: fields.iter().sum::<u64>() - idle,
-        idle,
-    })
 }
 
 fn model(cpuinfo: &str) -> Option<&str> {
@@ -148,14 +126,15 @@ mod tests {
 
     #[test]
     fn machine_that_others_use_is_noticed() {
-        let stat = |user, nice, idle| {
-            format!("cpu  {user} {nice} 0 {idle} 0 0 0 0 0 0\ncpu0 1 2 3\ncpu1 1 2 3\nintr 1\n")
+        let time = |used, idle| cpu::Machine {
+            cpus: 2,
+            used,
+            idle,
         };
-        let before = stat(100, 100, 1000);
-        assert_eq!(busy(&before, &stat(120, 130, 1150)), Some(0.5));
-        assert_eq!(busy(&before, &stat(100, 100, 1200)), Some(0.0));
+        let before = time(2.0, 10.0);
+        assert_eq!(busy(&before, &time(2.5, 11.5)), Some(0.5));
+        assert_eq!(busy(&before, &time(2.0, 12.0)), Some(0.0));
         assert_eq!(busy(&before, &before), None);
-        assert_eq!(busy("cpu 1 2", &before), None);
         let mut machine = Machine::example();
         assert!(!machine.to_string().contains("DOUBTFUL"));
         machine.busy = 0.5;

@@ -5,7 +5,6 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -85,18 +84,14 @@ pub(super) fn measure(program: &Path, parent: &Path, amount: Amount) -> Result<R
     requirements::check(&NEEDS)?;
     let load = command::build(&[command::SHIPPED, "--package=relay-load"], "relay-load")?;
     let scratch = scratch::make(parent)?;
-    let script = programs::root().join("testing/relay-load/beside-socat.sh");
-    let mut command = Command::new("unshare");
+    let mut command = requirements::script("relay-load/beside-socat.sh");
     command
-        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "sh"])
-        .arg(script)
         .env("PROGRAM", program)
         .env("LOAD", load)
         .env("WORK", scratch.path())
         .env("ROUNDS", amount.rounds.to_string())
         .env("TIME", amount.milliseconds.to_string())
-        .env("CONNECTIONS", amount.connections.to_string())
-        .stdin(Stdio::null());
+        .env("CONNECTIONS", amount.connections.to_string());
     let round = Duration::from_millis(amount.milliseconds.into()) * ROUND_LIMIT + COPIES_LIMIT;
     let limit = LIMIT + round * amount.rounds.into();
     let said = command::within(&mut command, limit, scratch.path())?.stdout;

@@ -1,4 +1,4 @@
-//! Requirements of a comparison in namespaces.
+//! A comparison in namespaces: its requirements and its script.
 
 use std::process::{Command, Stdio};
 
@@ -27,4 +27,13 @@ pub(super) fn check(needs: &[(&str, &str)]) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// A script of `testing`, in network, mount and process namespaces of its own.
+pub(super) fn script(path: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command
+        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "sh"])
+        .arg(programs::root().join("testing").join(path));
+    command
 }

@@ -80,7 +80,17 @@ pub(super) fn spread(spread: Spread) -> Value {
     json!({ "median": spread.median, "lowest": spread.lowest, "highest": spread.highest })
 }
 
-fn guest(guest: &GuestMachine) -> Value {
+/// The virtual machine as a line of text.
+pub(super) fn guest_line(guest: &GuestMachine) -> String {
+    let GuestMachine {
+        cpus,
+        memory_mib,
+        kernel,
+    } = guest;
+    format!("in an emulated machine: {cpus} CPUs, {memory_mib} MiB, Linux {kernel}")
+}
+
+pub(super) fn guest_json(guest: &GuestMachine) -> Value {
     json!({
         "cpus": guest.cpus,
         "emulated": true,
@@ -93,7 +103,7 @@ impl Table {
     pub(super) fn json(&self) -> Value {
         json!({
             "machine": self.machine.json(),
-            "guest": self.guest.as_ref().map(guest),
+            "guest": self.guest.as_ref().map(guest_json),
             "rounds": self.rounds,
             "seconds": self.seconds,
             "rows": self.rows.iter().map(Row::json).collect::<Vec<_>>(),
@@ -104,16 +114,8 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "On {}", self.machine)?;
-        if let Some(GuestMachine {
-            cpus,
-            memory_mib,
-            kernel,
-        }) = &self.guest
-        {
-            writeln!(
-                f,
-                "in an emulated machine: {cpus} CPUs, {memory_mib} MiB, Linux {kernel}"
-            )?;
+        if let Some(guest) = &self.guest {
+            writeln!(f, "{}", guest_line(guest))?;
         }
         writeln!(
             f,
