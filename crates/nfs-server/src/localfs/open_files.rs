@@ -27,7 +27,6 @@ use crate::localfs::volume::Volume;
 use crate::localfs::volume::change_values::During;
 use crate::localfs::volume::change_values::names::{Claim, NameChange, Own};
 use crate::localfs::volume::in_flight::Changing;
-use crate::localfs::volume::witness::DirectoryId;
 use crate::localfs::write_verifier::WriteVerifier;
 use arc_swap::{ArcSwap, Guard};
 use cache::Cache;
@@ -155,7 +154,7 @@ impl OpenFiles {
 
     /// Returns the current attributes of a file. A file without a name is stale, unless it is held.
     pub(in crate::localfs) fn attributes(&self, node: &Node) -> Try<Attributes> {
-        self.named(node, self.volume.attributes(&node.path))
+        self.named(node, self.volume.attributes(&node.path, node.place()))
     }
 
     /// Returns the attributes of a file before or after a change of it that is in flight.
@@ -174,10 +173,7 @@ impl OpenFiles {
         changing: Changing<'a>,
         has_rights: impl FnOnce() -> bool,
     ) -> NameChange<'a> {
-        let id = DirectoryId {
-            device: dir.device,
-            ino: dir.ino,
-        };
+        let id = dir.place().id;
         if self.volume.changes.waits_for_round() {
             self.sweeper.wake();
         }

@@ -115,7 +115,7 @@ impl Maker<'_> {
         match created {
             Ok(fd) => {
                 turn.note_made();
-                let stat = layers.volume.stat(&fd)?;
+                let stat = layers.volume.glance(&fd)?;
                 let made = Made {
                     fd,
                     opened_for,
@@ -516,7 +516,7 @@ fn has_nothing_extra(fd: impl AsFd) -> bool {
 /// Returns the file that CREATE created or found. If it was removed since, the reply has no
 /// attributes: NFS3ERR_STALE would refer to the directory.
 fn found_as_it_is(layers: &Layers, node: &Node) -> Try<Found> {
-    let attributes = layers.volume.attributes(&node.path)?;
+    let attributes = layers.volume.attributes(&node.path, node.place())?;
     Ok(found_with(node, attributes))
 }
 
