@@ -14,6 +14,7 @@ use crate::localfs::sys::{self, Pace, Stat, Stop, Try};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use std::ffi::CStr;
 use std::sync::Arc;
 
 /// Mode of a new file or directory if the caller gives none.
@@ -443,9 +444,14 @@ impl Maker<'_> {
 
     /// Returns whether the directory has a default access control list, from which new objects inherit theirs.
     fn has_default_list(&self) -> Try<bool> {
-        // It may be one that this process must not read.
-        let proc = &self.layers.volume.proc;
-        match proc.xattr_len(self.dir.path.as_fd(), c"system.posix_acl_default") {
+        const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
+        let Layers { files, volume, .. } = self.layers;
+        let found = match files.open_reader(self.dir) {
+            Ok(fd) => rustix::fs::fgetxattr(fd, DEFAULT_LIST, &mut [0_u8; 0]),
+            // It may be one that this process must not read.
+            Err(_) => volume.proc.xattr_len(self.dir.path.as_fd(), DEFAULT_LIST),
+        };
+        match found {
             Ok(_) => Ok(true),
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(false),
             Err(errno) => Err(errno.into()),
