@@ -19,7 +19,7 @@ mod worker;
 pub use administration::Nfs4Status;
 pub use error::Nfs4StateError;
 pub(super) use file_key::FileKey;
-pub(super) use locked::{Locked, SystemRandom};
+pub(super) use locked::Locked;
 pub(super) use principal::Principal;
 #[cfg(test)]
 pub(super) use tests::{Disk, Peer, World};
@@ -31,6 +31,7 @@ use crate::{MAX_READ, MAX_WRITE};
 use bytes::Bytes;
 use files::{Files, Release};
 use local_waits::LocalWaits;
+use locked::SystemRandom;
 use nfs_proto::v4::{ClientId, SessionId, SlotId, Status};
 use nfs4_state::limits::Limits;
 use nfs4_state::{ChannelLimits, Completed, Config, Event, Request, Server, Ticket, Usage};
@@ -150,6 +151,7 @@ pub(super) struct Shared {
 /// Everything under the lock.
 struct Inner {
     server: Server<Principal, FileKey>,
+    random: SystemRandom,
     files: Files,
     local_waits: LocalWaits,
     out: Outbox,
@@ -397,6 +399,7 @@ fn over(
     let shared = Arc::new(Shared {
         inner: Mutex::new(Inner {
             server: Server::new(clock(), config, records.clients()),
+            random: SystemRandom::default(),
             files: Files::default(),
             local_waits: LocalWaits::default(),
             out: Outbox::default(),
@@ -478,7 +481,7 @@ impl Inner {
         Locked {
             server: &mut self.server,
             now,
-            random: SystemRandom,
+            random: &mut self.random,
             files: &mut self.files,
             local_waits: &mut self.local_waits,
             out: &mut self.out,
