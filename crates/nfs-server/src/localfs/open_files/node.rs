@@ -6,8 +6,6 @@ use crate::localfs::id::TableId;
 use crate::localfs::journal_commit::JournalCommit;
 use crate::localfs::known_rights::KnownRights;
 use crate::localfs::sys::Stat;
-use crate::localfs::volume::change_values::Place;
-use crate::localfs::volume::witness::DirectoryId;
 use crate::localfs::write_verifier::WriteVerifier;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -118,17 +116,6 @@ impl Node {
 
     pub(in crate::localfs) fn id(&self) -> FileId {
         self.file
-    }
-
-    /// Names it among the files of the machine.
-    pub(in crate::localfs) fn place(&self) -> Place {
-        Place {
-            id: DirectoryId {
-                device: self.device,
-                ino: self.ino,
-            },
-            is_directory: self.is_directory(),
-        }
     }
 
     /// Whether this is the file with these attributes, and not another one with its inode number.

@@ -8,6 +8,7 @@ use crate::fs::{
     SetTime, Time, mode,
 };
 use crate::localfs::layers::Layers;
+use crate::localfs::open_files;
 use crate::localfs::open_files::node::{Node, NodeFd};
 use crate::localfs::pending_syncs::PendingSyncs;
 use crate::localfs::sys::{self, Pace, Stat, Stop, Try};
@@ -522,7 +523,9 @@ fn has_nothing_extra(fd: impl AsFd) -> bool {
 /// Returns the file that CREATE created or found. If it was removed since, the reply has no
 /// attributes: NFS3ERR_STALE would refer to the directory.
 fn found_as_it_is(layers: &Layers, node: &Node) -> Try<Found> {
-    let attributes = layers.volume.attributes(&node.path, node.place())?;
+    let attributes = layers
+        .volume
+        .attributes(&node.path, open_files::place(node))?;
     Ok(found_with(node, attributes))
 }
 
