@@ -53,7 +53,7 @@ pub struct LocalLock {
 /// A file that a client has open. Until it is dropped, the file can be used by its [`FileId`](super::FileId), also if its last
 /// name is removed meanwhile.
 ///
-/// Dropping it may wait for a disk.
+/// Dropping it may wait for a disk, unless it [has ended](Self::end_at_once).
 pub trait HeldFile: Send + Sync {
     /// Opens the file once more for an owner of locks: locks of different owners exclude each other. The owner also locks by it what it
     /// locks through other opens, with other access: so it is open for reading and writing where the server can have that.
@@ -63,6 +63,12 @@ pub trait HeldFile: Send + Sync {
     /// for a disk.
     fn path(&self) -> Option<PathBuf> {
         None
+    }
+
+    /// Ends it before it is dropped, if that waits for nothing. Returns whether it has ended: dropping it does nothing more then that
+    /// could wait.
+    fn end_at_once(&mut self) -> bool {
+        false
     }
 }
 
@@ -96,6 +102,10 @@ pub(crate) struct Unheld;
 impl HeldFile for Unheld {
     fn open_for_locks(&self) -> Outcome<Result<Arc<dyn LockFile>, Error>> {
         Outcome::Ready(Ok(Arc::new(Self)))
+    }
+
+    fn end_at_once(&mut self) -> bool {
+        true
     }
 }
 

@@ -24,8 +24,8 @@ use crate::fs::{Attributes, Error, FileId};
 use crate::localfs::id;
 use crate::localfs::sys::{self, Stat, Stop, Try};
 use crate::localfs::volume::Volume;
-use crate::localfs::volume::change_values::During;
 use crate::localfs::volume::change_values::names::{Claim, NameChange, Own};
+use crate::localfs::volume::change_values::{During, Place};
 use crate::localfs::volume::in_flight::Changing;
 use crate::localfs::volume::witness::DirectoryId;
 use crate::localfs::write_verifier::WriteVerifier;
@@ -40,6 +40,17 @@ use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sweeper::Sweeper;
+
+/// Names an open file among those of the machine.
+pub(in crate::localfs) fn place(node: &Node) -> Place {
+    Place {
+        id: DirectoryId {
+            device: node.device,
+            ino: node.ino,
+        },
+        is_directory: node.is_directory(),
+    }
+}
 
 /// Number of newly opened files after which the limit of open files is checked.
 const OPEN_FILES_STEP: usize = 16;
@@ -155,7 +166,7 @@ impl OpenFiles {
 
     /// Returns the current attributes of a file. A file without a name is stale, unless it is held.
     pub(in crate::localfs) fn attributes(&self, node: &Node) -> Try<Attributes> {
-        self.named(node, self.volume.attributes(&node.path))
+        self.named(node, self.volume.attributes(&node.path, place(node)))
     }
 
     /// Returns the attributes of a file before or after a change of it that is in flight.
@@ -174,10 +185,7 @@ impl OpenFiles {
         changing: Changing<'a>,
         has_rights: impl FnOnce() -> bool,
     ) -> NameChange<'a> {
-        let id = DirectoryId {
-            device: dir.device,
-            ino: dir.ino,
-        };
+        let id = place(dir).id;
         if self.volume.changes.waits_for_round() {
             self.sweeper.wake();
         }

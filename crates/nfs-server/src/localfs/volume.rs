@@ -15,7 +15,7 @@ use crate::fs::{Abilities, Attributes, Space};
 use crate::localfs::id::IdentifiedBy;
 use crate::localfs::sys::{self, Pace, ProcFd, Stat, Try};
 use change_values::names::{Claim, NameChange, Own};
-use change_values::{ChangeValues, During};
+use change_values::{ChangeValues, During, Place};
 use fileid::FileIds;
 use in_flight::Changing;
 use kind::{FsKind, SyncExtent, figures};
@@ -159,10 +159,15 @@ impl Volume {
         self.closed.load(Relaxed)
     }
 
-    /// Returns the attributes of a file: sufficient for most calls, and half the cost of [`stat`](Self::stat).
-    pub(in crate::localfs) fn attributes(&self, fd: impl AsFd) -> Result<Attributes, Errno> {
+    /// Returns the attributes of an open file: sufficient for most calls, and half the cost of [`stat`](Self::stat).
+    pub(in crate::localfs) fn attributes(
+        &self,
+        fd: impl AsFd,
+        file: Place,
+    ) -> Result<Attributes, Errno> {
         let alone = self.is_closed();
-        let seen = self.changes.of(alone, || sys::attributes_on_device(&fd));
+        let look = || sys::attributes_on_device(&fd);
+        let seen = self.changes.of(alone, Some(file), look);
         seen.map(|seen| seen.attributes)
     }
 
@@ -213,8 +218,15 @@ impl Volume {
 
     /// Returns the state of a file.
     pub(in crate::localfs) fn stat(&self, fd: impl AsFd) -> Result<Stat, Errno> {
-        self.changes
-            .of(self.is_closed(), || sys::stat(&fd, self.by))
+        let look = || sys::stat(&fd, self.by);
+        self.changes.of(self.is_closed(), None, look)
+    }
+
+    /// Returns the state of a file with one look, unless it is a directory: the change attribute of a file that changed recently has a
+    /// value of its own.
+    pub(in crate::localfs) fn glance(&self, fd: impl AsFd) -> Result<Stat, Errno> {
+        let look = || sys::stat(&fd, self.by);
+        self.changes.glance(self.is_closed(), look)
     }
 
     /// Returns the pace for looking up a name. In memory no lookup waits for a disk, so the lookup

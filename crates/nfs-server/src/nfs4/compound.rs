@@ -15,7 +15,7 @@ use super::special_io::SpecialIo;
 use super::state::{Principal, connection_key};
 use crate::client_options::denial;
 use crate::exports::List;
-use crate::fs::Outcome;
+use crate::fs::{Attributes, Outcome};
 use crate::in_flight::Counted as InFlight;
 use arc_swap::Guard;
 use nfs_proto::Wire;
@@ -71,6 +71,9 @@ pub(super) struct Running {
     pub(super) left: usize,
     /// Reads and writes of the operation in execution, where they are with special state ids.
     pub(super) special_io: Vec<SpecialIo>,
+    /// Attributes of the current object as an operation that only looks has seen them, with the number of operations that were left
+    /// then.
+    seen: Option<(Attributes, usize)>,
     /// Bytes of file data that the operation in execution has moved, and its latency, if it is measured.
     pub(super) counted: Counted,
 }
@@ -165,6 +168,17 @@ impl Running {
     /// Returns the request of a session in which this is.
     pub(super) fn request(&self) -> Option<&nfs4_state::Request> {
         self.request.as_ref()
+    }
+
+    /// Notes the attributes of the current object for the next operation.
+    pub(super) fn note_seen(&mut self, attributes: Attributes) {
+        self.seen = Some((attributes, self.left));
+    }
+
+    /// Returns the attributes of the current object, if the operation before this one has seen them.
+    pub(super) fn seen(&self) -> Option<Attributes> {
+        let (attributes, left) = self.seen?;
+        (left == self.left + 1).then_some(attributes)
     }
 
     pub(super) fn principal(&self) -> Principal {
@@ -357,6 +371,7 @@ impl Nfs4 {
             eligible: SmallVec::new(),
             left,
             special_io: Vec::new(),
+            seen: None,
             counted: Default::default(),
         };
         match self.enter_session(&call, &mut args, &mut run) {

@@ -105,6 +105,10 @@ impl HeldFile for InPlace<dyn HeldFile> {
     fn path(&self) -> Option<PathBuf> {
         self.inner.path()
     }
+
+    fn end_at_once(&mut self) -> bool {
+        Arc::get_mut(&mut self.inner).is_some_and(HeldFile::end_at_once)
+    }
 }
 
 impl LockFile for InPlace<dyn LockFile> {

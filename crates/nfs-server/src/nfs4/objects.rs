@@ -6,7 +6,8 @@ use super::compound::{Ran, Running, after};
 use super::convert;
 use super::current::{At, Object, fsid, looked};
 use crate::fs::{
-    Abilities, Access, Acls, Attributes, Error, FileKind, SetAcls, SetAttributes, Space, mode,
+    Abilities, Access, Acls, Attributes, Error, FileKind, Outcome, SetAcls, SetAttributes, Space,
+    mode,
 };
 use nfs_proto::v4::fattr::Fattr;
 use nfs_proto::v4::file::{
@@ -102,7 +103,10 @@ impl Nfs4 {
             }
             Object::File(at) => at,
         };
-        let outcome = run.fs(&at).attributes(at.file);
+        let outcome = match run.seen() {
+            Some(attributes) => Outcome::Ready(Ok(attributes)),
+            None => run.fs(&at).attributes(at.file),
+        };
         after(self, run, outcome, move |nfs, run, found| {
             let attributes = found.map_err(convert::status)?;
             let export = run.export(&at);
@@ -337,6 +341,9 @@ impl Nfs4 {
         let outcome = run.fs(&at).access(&run.who(&at), at.file, asked);
         after(self, run, outcome, move |_, run, found| {
             let mut granted = found.result.map_err(convert::status)?;
+            if let Some(attributes) = found.attributes {
+                run.note_seen(attributes);
+            }
             let kind = found.attributes.map(|attributes| attributes.kind);
             if !matches!(kind, Some(FileKind::Regular | FileKind::Directory)) {
                 wanted -= Access::XATTRS;

@@ -33,7 +33,7 @@ impl Nfs4 {
         };
         let exchanged = self.inner.state.with(|all| {
             let now = all.now;
-            all.server.exchange_id(now, &mut all.random, &call)
+            all.server.exchange_id(now, all.random, &call)
         })?;
         let identity = self.inner.state.identity();
         let identity = Identifier::new(identity).ok_or(Status::ServerFault)?;
@@ -64,7 +64,7 @@ impl Nfs4 {
         };
         let created = self.inner.state.with(|all| {
             let now = all.now;
-            all.server.create_session(now, &mut all.random, &call)
+            all.server.create_session(now, all.random, &call)
         })?;
         if created.flags.contains(CreateSessionFlags::CONN_BACK_CHAN) {
             (self.inner.state).check_backchannel(args.client, created.session);

@@ -19,7 +19,7 @@ mod worker;
 pub use administration::Nfs4Status;
 pub use error::Nfs4StateError;
 pub(super) use file_key::FileKey;
-pub(super) use locked::{Locked, SystemRandom};
+pub(super) use locked::Locked;
 pub(super) use principal::Principal;
 #[cfg(test)]
 pub(super) use tests::{Disk, Peer, World};
@@ -31,9 +31,11 @@ use crate::{MAX_READ, MAX_WRITE};
 use bytes::Bytes;
 use files::{Files, Release};
 use local_waits::LocalWaits;
+use locked::SystemRandom;
 use nfs_proto::v4::{ClientId, SessionId, SlotId, Status};
 use nfs4_state::limits::Limits;
 use nfs4_state::{ChannelLimits, Completed, Config, Event, Request, Server, Ticket, Usage};
+use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -48,6 +50,9 @@ const BESIDE_DATA: u32 = 4096;
 /// Bytes of a reply that is kept for a retry: several times what Linux has kept, which is 600 at most. All slots together may keep so
 /// much each.
 const MAX_KEPT: u32 = 2560;
+
+/// Files that whoever releases them closes, if that waits for nothing: as many as an open has. More are left to the thread.
+const CLOSED_AT_ONCE: usize = 2;
 
 /// Settings of the state of clients.
 #[derive(Clone, Debug)]
@@ -146,6 +151,7 @@ pub(super) struct Shared {
 /// Everything under the lock.
 struct Inner {
     server: Server<Principal, FileKey>,
+    random: SystemRandom,
     files: Files,
     local_waits: LocalWaits,
     out: Outbox,
@@ -393,6 +399,7 @@ fn over(
     let shared = Arc::new(Shared {
         inner: Mutex::new(Inner {
             server: Server::new(clock(), config, records.clients()),
+            random: SystemRandom::default(),
             files: Files::default(),
             local_waits: LocalWaits::default(),
             out: Outbox::default(),
@@ -429,10 +436,12 @@ impl Shared {
             true => None,
             false => Some(inner.retries_without_session()),
         };
-        let must_work = inner.sleep.is_some_and(|sleep| inner.has_work(sleep));
+        let few = inner.out.take_few_released();
+        let must_work = inner.must_work();
         let waker = inner.out.calls.waker_if_needed();
         drop(inner);
-        if must_work {
+        let must_close = !few.is_empty() && self.leave_to_thread(few);
+        if must_work || must_close {
             self.work.notify_one();
         }
         if let Some(waker) = waker {
@@ -442,6 +451,17 @@ impl Shared {
             retries.into_iter().for_each(|retry| retry());
         }
         result
+    }
+
+    /// Closes files, and leaves those to the thread that may have to wait for a disk. Returns whether it is to be woken for them.
+    fn leave_to_thread(&self, mut released: SmallVec<[Release; CLOSED_AT_ONCE]>) -> bool {
+        released.retain(|file| !file.end_at_once());
+        if released.is_empty() {
+            return false;
+        }
+        let mut inner = self.lock();
+        inner.out.released.extend(released);
+        inner.must_work()
     }
 
     /// Registers the task that calls clients. Returns whether it is to end.
@@ -461,7 +481,7 @@ impl Inner {
         Locked {
             server: &mut self.server,
             now,
-            random: SystemRandom,
+            random: &mut self.random,
             files: &mut self.files,
             local_waits: &mut self.local_waits,
             out: &mut self.out,
@@ -480,6 +500,11 @@ impl Inner {
             .collect()
     }
 
+    /// Returns whether the thread is to be woken.
+    fn must_work(&self) -> bool {
+        self.sleep.is_some_and(|sleep| self.has_work(sleep))
+    }
+
     /// Returns whether there is something to do for the thread before it would wake up.
     fn has_work(&self, sleep: Sleep) -> bool {
         let is_earlier = |due| sleep.until.is_none_or(|until| due < until);
@@ -494,6 +519,14 @@ impl Inner {
 }
 
 impl Outbox {
+    /// Takes the files that are to be closed, if they are few.
+    fn take_few_released(&mut self) -> SmallVec<[Release; CLOSED_AT_ONCE]> {
+        match self.released.len() {
+            1..=CLOSED_AT_ONCE => self.released.drain(..).collect(),
+            _ => SmallVec::new(),
+        }
+    }
+
     fn has_work(&self) -> bool {
         !self.released.is_empty()
             || !self.events.is_empty()

@@ -49,6 +49,11 @@ impl Cache {
         self.files.peek(key).or_else(|| self.held.node(key))
     }
 
+    /// Returns a file that stays open whether it is held or not.
+    pub(super) fn stays_open(&self, key: u64) -> Option<&Arc<Node>> {
+        self.files.peek(key)
+    }
+
     /// Number of files, without those that are only kept as they are held.
     pub(super) fn len(&self) -> usize {
         self.files.len()

@@ -6,7 +6,7 @@
 //! an export may keep open (`limit.rs`); other files have the rest. Where handles find files again, more may be held (`holds.rs`).
 
 use super::OpenFiles;
-use super::holds::{HoldId, Left, UNNAMED_PART};
+use super::holds::{HoldId, Left, UNNAMED_PART, has_name};
 use super::limit::most_held;
 use super::lock_file::OfdLocks;
 use super::node::Node;
@@ -44,6 +44,7 @@ pub(in crate::localfs) struct Held {
     group: PeerGroup,
     /// The file, where it is not found again.
     node: Option<Arc<Node>>,
+    has_ended: bool,
 }
 
 impl Held {
@@ -119,6 +120,7 @@ impl Held {
             hold,
             group,
             node: keeps.then(|| Arc::clone(node)),
+            has_ended: false,
         }
     }
 
@@ -173,13 +175,21 @@ fn hold(
     Ok(Ok(hold))
 }
 
+impl Held {
+    fn release(&mut self) -> Left {
+        self.has_ended = true;
+        let mut cache = self.files.cache();
+        cache.held_mut().0.release(self.key, self.hold, self.group)
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut cache = self.files.cache();
-        let left = cache.held_mut().0.release(self.key, self.hold, self.group);
-        drop(cache);
+        if self.has_ended {
+            return;
+        }
         // What was forgotten may have a new file in its place.
-        let Left::Nothing(warm) = left else {
+        let Left::Nothing(warm) = self.release() else {
             return;
         };
         if let Some(node) = self.node.as_ref().or(warm.as_ref())
@@ -209,6 +219,22 @@ impl HeldFile for Held {
             .path(self.node()?.path.as_fd())
             .ok()?;
         Some(OsString::from_vec(path.into_bytes()).into())
+    }
+
+    /// A file that stays open is not closed by it, and one with a name has nothing to be freed.
+    fn end_at_once(&mut self) -> bool {
+        if !self.files.volume.local {
+            return false;
+        }
+        let open = self.files.cache().stays_open(self.key).map(Arc::clone);
+        let ends = open.is_some_and(|open| {
+            let is_it = |node| Arc::ptr_eq(node, &open);
+            open.id() == self.file && self.node.as_ref().is_none_or(is_it) && has_name(&open)
+        });
+        if ends {
+            self.release();
+        }
+        ends
     }
 }
 

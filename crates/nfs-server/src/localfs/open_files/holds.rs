@@ -449,6 +449,7 @@ impl Holds {
     }
 }
 
-fn has_name(node: &Node) -> bool {
+/// Whether a file has a name.
+pub(super) fn has_name(node: &Node) -> bool {
     rustix::fs::fstat(&node.path).map_or(true, |found| found.st_nlink != 0)
 }

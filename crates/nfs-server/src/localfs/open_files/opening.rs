@@ -32,7 +32,7 @@ impl OpenFiles {
 
     /// Returns an opened file with its attributes, unless it is hidden from clients.
     pub(in crate::localfs) fn look_at(&self, fd: OwnedFd) -> Try<(OwnedFd, Stat)> {
-        let stat = self.volume.stat(&fd)?;
+        let stat = self.volume.glance(&fd)?;
         if !self.is_here(&stat) {
             self.tell_elsewhere(fd.as_fd(), &stat);
             return Err(Error::Access.into());

@@ -32,10 +32,12 @@ impl Sweeper {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a file is open.
+    /// Notes that a file is open. The thread is woken only if there was none.
     pub(in crate::localfs) fn wake(&self) {
-        self.state().awake = true;
-        self.changed.notify_all();
+        let was_awake = std::mem::replace(&mut self.state().awake, true);
+        if !was_awake {
+            self.changed.notify_all();
+        }
     }
 
     /// Notes that no file is open.

@@ -103,4 +103,8 @@ impl HeldFile for ByHandle {
     fn path(&self) -> Option<PathBuf> {
         self.layers.upgrade()?.handles.path(self.held.file())
     }
+
+    fn end_at_once(&mut self) -> bool {
+        self.held.end_at_once()
+    }
 }

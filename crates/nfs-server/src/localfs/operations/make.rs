@@ -8,12 +8,14 @@ use crate::fs::{
     SetTime, Time, mode,
 };
 use crate::localfs::layers::Layers;
+use crate::localfs::open_files;
 use crate::localfs::open_files::node::{Node, NodeFd};
 use crate::localfs::pending_syncs::PendingSyncs;
 use crate::localfs::sys::{self, Pace, Stat, Stop, Try};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use std::ffi::CStr;
 use std::sync::Arc;
 
 /// Mode of a new file or directory if the caller gives none.
@@ -115,7 +117,7 @@ impl Maker<'_> {
         match created {
             Ok(fd) => {
                 turn.note_made();
-                let stat = layers.volume.stat(&fd)?;
+                let stat = layers.volume.glance(&fd)?;
                 let made = Made {
                     fd,
                     opened_for,
@@ -443,9 +445,14 @@ impl Maker<'_> {
 
     /// Returns whether the directory has a default access control list, from which new objects inherit theirs.
     fn has_default_list(&self) -> Try<bool> {
-        // It may be one that this process must not read.
-        let proc = &self.layers.volume.proc;
-        match proc.xattr_len(self.dir.path.as_fd(), c"system.posix_acl_default") {
+        const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
+        let Layers { files, volume, .. } = self.layers;
+        let found = match files.open_reader(self.dir) {
+            Ok(fd) => rustix::fs::fgetxattr(fd, DEFAULT_LIST, &mut [0_u8; 0]),
+            // It may be one that this process must not read.
+            Err(_) => volume.proc.xattr_len(self.dir.path.as_fd(), DEFAULT_LIST),
+        };
+        match found {
             Ok(_) => Ok(true),
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(false),
             Err(errno) => Err(errno.into()),
@@ -516,7 +523,9 @@ fn has_nothing_extra(fd: impl AsFd) -> bool {
 /// Returns the file that CREATE created or found. If it was removed since, the reply has no
 /// attributes: NFS3ERR_STALE would refer to the directory.
 fn found_as_it_is(layers: &Layers, node: &Node) -> Try<Found> {
-    let attributes = layers.volume.attributes(&node.path)?;
+    let attributes = layers
+        .volume
+        .attributes(&node.path, open_files::place(node))?;
     Ok(found_with(node, attributes))
 }
 

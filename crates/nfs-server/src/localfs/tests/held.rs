@@ -224,6 +224,39 @@ fn held_file_removed_by_others_is_used_until_it_is_released_however_idle_it_is()
     assert_eq!(export.stat(file), Err(Error::Stale));
 }
 
+#[test]
+fn hold_ends_at_once_unless_its_file_would_be_closed() {
+    let mut export = Export::new();
+    export.restart_with(|_| {});
+    let end_at_once = |held: &mut Arc<dyn HeldFile>| {
+        let held = Arc::get_mut(held).unwrap();
+        held.end_at_once()
+    };
+    for name in ["f", "closed", "removed"] {
+        export.write(name, "data");
+    }
+    let (mut one, mut other) = (export.hold("f").unwrap(), export.hold("f").unwrap());
+    assert!(end_at_once(&mut one));
+    assert!(export.fs().layers.files.has_holds());
+    assert!(end_at_once(&mut other));
+    assert!(!export.fs().layers.files.has_holds());
+    drop((one, other));
+    assert!(export.read(export.find("f").unwrap()).is_ok());
+
+    let mut held = export.hold("closed").unwrap();
+    export.fs().layers.files.close_all();
+    assert!(!end_at_once(&mut held));
+    drop(held);
+    assert!(!export.fs().layers.files.has_holds());
+
+    let removed = export.find("removed").unwrap();
+    let mut held = export.hold("removed").unwrap();
+    fs::remove_file(export.path.join("removed")).unwrap();
+    assert!(!end_at_once(&mut held));
+    drop(held);
+    assert_eq!(export.stat(removed), Err(Error::Stale));
+}
+
 /// Kernel handles need no row; a table has one of each file that was moved.
 #[test]
 fn row_of_a_held_file_is_removed_after_it_was_released() {

@@ -35,8 +35,8 @@
 
 pub(in crate::localfs) mod names;
 
-use super::in_flight::{Changing, InFlight};
-use super::witness::{DirectoryId, Known, Number, Witness};
+use super::in_flight::{Changing, InFlight, SoFar};
+use super::witness::{BeforeLook, DirectoryId, Known, Number, Witness};
 use crate::fs::{Attributes, ChangeKind, Time};
 use crate::localfs::sys::{self, OnDevice, Stat};
 use crate::localfs::volume::kind::FsKind;
@@ -95,6 +95,38 @@ fn directory_of(seen: &mut impl Looked) -> Option<DirectoryId> {
         device,
         ino: attributes.fileid,
     })
+}
+
+/// A file that is to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::localfs) struct Place {
+    pub(in crate::localfs) id: DirectoryId,
+    pub(in crate::localfs) is_directory: bool,
+}
+
+impl Place {
+    /// That of a file that was looked at.
+    fn of(seen: &mut impl Looked) -> Self {
+        let device = seen.device();
+        let attributes = seen.attributes();
+        Self {
+            id: DirectoryId {
+                device,
+                ino: attributes.fileid,
+            },
+            is_directory: attributes.is_directory(),
+        }
+    }
+}
+
+/// State of a file before a look at it.
+#[derive(Clone, Copy)]
+struct Before {
+    file: Place,
+    so_far: SoFar,
+    /// Changes of a directory that a witness ever saw.
+    others: u64,
+    watched: Option<BeforeLook>,
 }
 
 /// A look at a file during a change of it.
@@ -172,10 +204,12 @@ impl ChangeValues {
         &self.in_flight
     }
 
-    /// Looks at a file, with `alone` if no local program can change it. `look` is repeated if the file changed recently.
+    /// Looks at a file, with `alone` if no local program can change it. If it changed recently, `look` is repeated, unless it is known
+    /// before which `file` it is.
     pub(in crate::localfs) fn of<T: Looked>(
         &self,
         alone: bool,
+        file: Option<Place>,
         look: impl Fn() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let Some(coarse) = &self.coarse else {
@@ -183,30 +217,100 @@ impl ChangeValues {
         };
         // What changes after this has this ctime or a later one.
         let now = coarse.now();
+        let before = file.map(|file| self.before_look(file));
+        let seen = look()?;
+        self.tell(coarse, (seen, before), (now, alone), look)
+    }
+
+    /// Looks at a file, once if it is no directory: then one that changed recently has a value of its own.
+    pub(in crate::localfs) fn glance<T: Looked>(
+        &self,
+        alone: bool,
+        look: impl Fn() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let Some(coarse) = &self.coarse else {
+            return look();
+        };
+        let now = coarse.now();
         let mut seen = look()?;
+        if directory_of(&mut seen).is_some() {
+            return self.tell(coarse, (seen, None), (now, alone), look);
+        }
+        if !self.fine_files {
+            let attributes = seen.attributes();
+            attributes.change = coarse.value(attributes.ctime, now, None, false);
+        }
+        Ok(seen)
+    }
+
+    /// Adds the value to what was seen after `now`.
+    fn tell<T: Looked>(
+        &self,
+        coarse: &Coarse,
+        (mut seen, before): (T, Option<Before>),
+        (now, alone): (u64, bool),
+        look: impl Fn() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         let found = *seen.attributes();
         let dir = directory_of(&mut seen);
         if self.fine_files && dir.is_none() {
             return Ok(seen);
         }
-        let known = self.known(dir, &found);
-        let value = match (coarse.settled(found.ctime, now), known) {
-            (Some(_), Known::Kept(value)) | (Some(value), Known::Unwatched) => value,
-            (None, Known::Unwatched) => {
-                let so_far = || self.in_flight.so_far(found.fileid, found.is_directory());
-                let before = so_far();
-                let others = self.seen_of(dir);
+        let file = Place::of(&mut seen);
+        let before = before.filter(|before| before.file == file);
+        let settled = coarse.settled(found.ctime, now);
+        let value = match (settled, self.known(dir, &found), before) {
+            (Some(_), Known::Kept(value), _) | (Some(value), Known::Unwatched, _) => value,
+            (None, Known::Unwatched, Some(before)) => {
+                let number = self.number_since(before);
+                coarse.value(found.ctime, now, number, alone)
+            }
+            (None, Known::Unwatched, None) => {
+                let before = self.before_look(file);
                 seen = look()?;
-                let changes = before.settled().filter(|_| so_far() == before);
-                let number = changes.map(|changes| changes.wrapping_add(others));
+                let number = self.number_since(before);
                 coarse.value(seen.attributes().ctime, now, number, alone)
             }
-            (None, Known::Kept(_)) | (_, Known::Watched) => {
-                return self.of_watched(coarse, dir, look);
+            (None, Known::Kept(_), before) | (_, Known::Watched, before) => {
+                let watched = before.and_then(|before| before.watched);
+                let told = watched.and_then(|before| {
+                    self.witness
+                        .after_look(before, &found, settled.is_some(), |number| {
+                            coarse.counted(found.ctime, now, number)
+                        })
+                });
+                match told {
+                    Some(value) => value,
+                    None => return self.of_watched(coarse, dir, look),
+                }
             }
         };
         seen.attributes().change = value;
         Ok(seen)
+    }
+
+    /// Returns what is known of a file before a look at it, without a call of the kernel.
+    fn before_look(&self, file: Place) -> Before {
+        let Place { id, is_directory } = file;
+        Before {
+            file,
+            so_far: self.in_flight.so_far(id.ino, is_directory),
+            others: self.seen_of(is_directory.then_some(id)),
+            watched: match is_directory {
+                true => self.witness.before_quick_look(id),
+                false => None,
+            },
+        }
+    }
+
+    /// Returns the number of changes that led to the state that was seen since; `None` if one is in flight or was made meanwhile, or a
+    /// watch has ended.
+    fn number_since(&self, before: Before) -> Option<u64> {
+        let Place { id, is_directory } = before.file;
+        let changes = before.so_far.settled()?;
+        let is_same = self.in_flight.so_far(id.ino, is_directory) == before.so_far
+            && self.seen_of(is_directory.then_some(id)) == before.others;
+        is_same.then(|| changes.wrapping_add(before.others))
     }
 
     /// Looks at a directory that is watched. If it is not any more, or changes all the time, the look has a value of its own.

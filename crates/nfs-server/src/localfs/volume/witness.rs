@@ -226,6 +226,19 @@ impl Witness {
         }
     }
 
+    /// Returns the state of a directory as far as events were read, before a look at it; `None` if it is not watched. If there are others
+    /// in the queue, [`after_look`](Self::after_look) returns nothing.
+    pub(super) fn before_quick_look(&self, dir: DirectoryId) -> Option<BeforeLook> {
+        let watches = self.watches.as_ref()?;
+        if !watches.stripes.has(dir) {
+            return None;
+        }
+        let mut state = watches.state();
+        let (id, watched) = state.live(dir)?;
+        let sequence = watched.sequence;
+        Some(BeforeLook { id, sequence })
+    }
+
     /// Returns the state of a directory before a look at it; `None` if it is not watched.
     pub(super) fn before_look(&self, dir: DirectoryId) -> Option<BeforeLook> {
         let mut state = self.watches.as_ref()?.state();

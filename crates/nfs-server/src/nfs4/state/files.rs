@@ -23,10 +23,19 @@ pub(super) struct Files {
 }
 
 /// A file that is to be closed, without the lock of the state.
-#[expect(dead_code, reason = "they are kept to be dropped elsewhere")]
 pub(super) enum Release {
     Held(Arc<dyn HeldFile>),
-    Lock(Arc<dyn LockFile>),
+    Lock(#[expect(dead_code, reason = "it is kept to be dropped elsewhere")] Arc<dyn LockFile>),
+}
+
+impl Release {
+    /// Ends it, if that waits for nothing. Returns whether it did.
+    pub(super) fn end_at_once(&mut self) -> bool {
+        match self {
+            Self::Held(held) => Arc::get_mut(held).is_some_and(HeldFile::end_at_once),
+            Self::Lock(_) => false,
+        }
+    }
 }
 
 /// Files of one open: one for reading and one for writing, or one for both.

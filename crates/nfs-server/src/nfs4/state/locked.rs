@@ -14,13 +14,40 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Bytes that the system is asked for at once: those of the state ids of 32 opens.
+const RANDOM_BYTES: usize = 256;
+
 /// Random numbers of the system.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::nfs4) struct SystemRandom;
+pub(in crate::nfs4) struct SystemRandom {
+    bytes: [u8; RANDOM_BYTES],
+    /// Number of those, from the beginning, that were not given out.
+    left: usize,
+}
+
+impl Default for SystemRandom {
+    fn default() -> Self {
+        Self {
+            bytes: [0; RANDOM_BYTES],
+            left: 0,
+        }
+    }
+}
 
 impl Random for SystemRandom {
     fn fill(&mut self, bytes: &mut [u8]) {
-        getrandom::fill(bytes).expect("the system had random numbers when the server started");
+        for part in bytes.chunks_mut(RANDOM_BYTES) {
+            if self.left < part.len() {
+                getrandom::fill(&mut self.bytes)
+                    .expect("the system had random numbers when the server started");
+                self.left = RANDOM_BYTES;
+            }
+            let rest = self.left - part.len();
+            let given = &mut self.bytes[rest..self.left];
+            part.copy_from_slice(given);
+            // They are nowhere but where they are used.
+            given.fill(0);
+            self.left = rest;
+        }
     }
 }
 
@@ -31,7 +58,7 @@ impl Random for SystemRandom {
 pub(in crate::nfs4) struct Locked<'a> {
     pub(in crate::nfs4) server: &'a mut Server<Principal, FileKey>,
     pub(in crate::nfs4) now: Instant,
-    pub(in crate::nfs4) random: SystemRandom,
+    pub(in crate::nfs4) random: &'a mut SystemRandom,
     pub(super) files: &'a mut Files,
     pub(super) local_waits: &'a mut LocalWaits,
     pub(super) out: &'a mut Outbox,
@@ -50,7 +77,7 @@ impl Locked<'_> {
         request: &OpenRequest<'_, FileKey>,
         held: Arc<dyn HeldFile>,
     ) -> Result<StateId, Status> {
-        let opened = self.server.open(self.now, &mut self.random, request);
+        let opened = self.server.open(self.now, self.random, request);
         let released = &mut self.out.released;
         match opened {
             Ok(state) => self.files.opened(state, request.access, held, released),
@@ -101,7 +128,7 @@ impl Locked<'_> {
             is_local = matches!(answer, Err(LockError::Denied(_)));
             answer
         };
-        let locked = (self.server).lock_if(self.now, &mut self.random, request, permit);
+        let locked = (self.server).lock_if(self.now, self.random, request, permit);
         if let Some(file) = file {
             match locked {
                 Ok(state) => {

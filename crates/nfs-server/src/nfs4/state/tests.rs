@@ -114,7 +114,7 @@ impl World {
                 flags: ExchangeFlags::empty(),
                 protection: None,
             };
-            let (now, random) = (locked.now, &mut locked.random);
+            let (now, random) = (locked.now, &mut *locked.random);
             let known = locked.server.exchange_id(now, random, &call).unwrap();
             let args = CreateSessionArgs {
                 client: known.client,

@@ -5,7 +5,7 @@ use nfs_proto::v4::directory::{CreateArgs, CreateType, ReadDirArgs, RemoveArgs, 
 use nfs_proto::v4::file::{Access, AccessArgs, ReadArgs};
 use nfs_proto::v4::open::CloseArgs;
 use nfs_proto::v4::security::{SecInfoArgs, SecInfoStyle};
-use nfs_proto::v4::{SpecialStateId, StateId};
+use nfs_proto::v4::{FileType, SpecialStateId, StateId};
 use nfs_proto::{Cookie, CookieVerifier};
 
 const BOTH: ShareAccess = ShareAccess::READ.union(ShareAccess::WRITE);
@@ -190,6 +190,37 @@ fn access_tells_no_more_than_was_asked() {
             panic!("{told:?}");
         };
         assert_eq!((told.supported, told.access), (Access::READ, Access::READ));
+    }
+}
+
+#[test]
+fn attributes_behind_access_are_those_of_the_object_as_it_is() {
+    for site in Site::all() {
+        let client = site.client(b"one");
+        client.open("f", BOTH);
+        let asks = || {
+            ArgOp::Access(AccessArgs {
+                access: Access::READ,
+            })
+        };
+        let get = || get(&[AttributeNumber::Type, AttributeNumber::Size]);
+        let told = client.at(&["f"], vec![asks(), get()]);
+        let size = |told: &Results| match told.attributes()[..] {
+            [Attribute::Type(kind), Attribute::Size(size)] => (kind, size),
+            ref other => panic!("{other:?}"),
+        };
+        assert_eq!(size(&told), (FileType::Regular, 0));
+        let grown = [Attribute::Size(9)];
+        let set = ArgOp::SetAttr(v4::file::SetAttrArgs {
+            state: StateId::default(),
+            attributes: v4::fattr::Fattr::new(&grown).unwrap(),
+        });
+        let told = client.at(&["f"], vec![asks(), set, get()]);
+        assert_eq!(size(&told), (FileType::Regular, 9));
+        let told = client.at(&["f"], vec![asks(), ArgOp::LookupP, get()]);
+        assert_eq!(told.status(), Err(Status::NotDirectory));
+        let told = client.at(&[], vec![asks(), lookup("f"), get()]);
+        assert_eq!(size(&told), (FileType::Regular, 9));
     }
 }
 

@@ -125,7 +125,7 @@ impl ChangeValues {
                         attributes.change = value;
                         (seen, true, true)
                     }
-                    None => (self.of(alone, look)?, false, false),
+                    None => (self.of(alone, None, look)?, false, false),
                 }
             }
         };

@@ -160,20 +160,36 @@ impl World {
         attributes.change
     }
 
+    /// Looks at the file, which is known before each second time.
     fn look(&self) -> u64 {
-        self.look_while(|_| {})
+        let how = match self.told.borrow().len() % 2 {
+            0 => How::Found,
+            _ => How::Open,
+        };
+        self.look_while(how, |_| {})
     }
 
     /// Looks at the file, while something happens after each look of the server.
-    fn look_while(&self, happens: impl Fn(u32)) -> u64 {
+    fn look_while(&self, how: How, happens: impl Fn(u32)) -> u64 {
         let looks = Cell::new(0);
         let values = self.values.borrow();
-        let state = values.of(self.alone, || {
+        let look = || {
+            if looks.get() == 0 {
+                happens(0);
+            }
             let state = self.state();
             looks.set(looks.get() + 1);
             happens(looks.get());
             Ok(state)
-        });
+        };
+        let state = match how {
+            How::Found => values.of(self.alone, None, look),
+            How::Open => {
+                let place = Place::of(&mut self.state());
+                values.of(self.alone, Some(place), look)
+            }
+            How::Glance => values.glance(self.alone, look),
+        };
         self.tell(state.unwrap())
     }
 
@@ -250,6 +266,17 @@ fn started(steps: Steps, clocks: &Arc<Clocks>, events: &Model) -> ChangeValues {
     }
 }
 
+/// The way in which a file is looked at.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// Which file it is turns out by the look.
+    Found,
+    /// It is known before.
+    Open,
+    /// With one look.
+    Glance,
+}
+
 /// A moment in a change of a name through the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
@@ -262,9 +289,9 @@ enum Moment {
 /// One thing that happens.
 #[derive(Clone, Debug)]
 enum Event {
-    Look,
-    /// A look, with a change after the look of the server of this number.
-    RacedLook(u32, bool),
+    Look(How),
+    /// A look, with something else after the look of the server of this number, or before all of them.
+    RacedLook(How, u32, Vec<Event>),
     Served,
     /// A change during which another one begins and ends.
     Overlapped,
@@ -281,10 +308,16 @@ enum Event {
     RoundEnds,
 }
 
+fn looks() -> impl Strategy<Value = How> {
+    prop_oneof![Just(How::Found), Just(How::Open), Just(How::Glance)]
+}
+
 fn events() -> impl Strategy<Value = Event> {
+    let change = prop_oneof![Just(Event::Served), Just(Event::Local)];
+    let raced = (looks(), 0..=2_u32, change);
     prop_oneof![
-        4 => Just(Event::Look),
-        1 => (1..=2_u32, any::<bool>()).prop_map(|(at, served)| Event::RacedLook(at, served)),
+        4 => looks().prop_map(Event::Look),
+        1 => raced.prop_map(|(how, at, change)| Event::RacedLook(how, at, vec![change])),
         3 => Just(Event::Served),
         1 => Just(Event::Overlapped),
         3 => Just(Event::Local),
@@ -304,15 +337,21 @@ fn events_of_directory() -> impl Strategy<Value = Event> {
     ];
     let meanwhile = prop_oneof![
         6 => Just(Event::Pass(0)),
-        2 => Just(Event::Look),
+        2 => looks().prop_map(Event::Look),
         3 => Just(Event::Local),
         1 => (0..4 * TICK).prop_map(Event::Pass),
         1 => Just(Event::Overflow),
         1 => Just(Event::WatchEnds),
     ];
     let named = (any::<bool>(), moment, meanwhile);
+    let raced = (looks(), 0..=2_u32, any::<bool>());
     prop_oneof![
         12 => events(),
+        1 => raced.prop_map(|(how, at, changes)| {
+            let change = changes.then_some(Event::Local);
+            let meanwhile = [Event::WatchEnds].into_iter().chain(change);
+            Event::RacedLook(how, at, meanwhile.collect())
+        }),
         8 => named.prop_map(|(succeeds, moment, event)| {
             Event::Named(succeeds, moment, Box::new(event))
         }),
@@ -337,16 +376,14 @@ fn run(world: &World, events: Vec<Event>) {
             Event::Overflow => world.events.overflow(),
             Event::WatchEnds => world.end_watches(),
             Event::RoundEnds => world.values.borrow().end_round(),
-            Event::Look => {
-                world.look();
+            Event::Look(how) => {
+                world.look_while(how, |_| {});
             }
-            Event::RacedLook(at, served) => {
-                world.look_while(|look| match served {
-                    _ if look != at => {}
-                    true => {
-                        world.serve(|| {});
+            Event::RacedLook(how, at, meanwhile) => {
+                world.look_while(how, |look| {
+                    if look == at {
+                        run(world, meanwhile.clone());
                     }
-                    false => world.change(),
                 });
             }
             Event::Served => {
@@ -628,7 +665,7 @@ fn directories_in_memory_are_told_apart_where_only_files_have_fine_times() {
     let values = ChangeValues::probe(root.as_fd(), FsKind::Memory, in_flight, witness);
     assert_eq!(values.kind(), ChangeKind::Undefined);
     let of = |fd: BorrowedFd<'_>| {
-        let seen = values.of(false, || sys::attributes_on_device(fd));
+        let seen = values.of(false, None, || sys::attributes_on_device(fd));
         seen.unwrap().attributes
     };
     let mut told = std::collections::HashSet::new();

@@ -50,6 +50,42 @@ fn files_are_held_as_long_as_their_opens_and_closed_by_the_thread() {
     assert_eq!((disk.open_files(), entries(&world)), (0, 0));
 }
 
+/// A held file, and whether it waits for nothing when it ends.
+struct Ending {
+    _file: Arc<dyn HeldFile>,
+    at_once: bool,
+}
+
+impl HeldFile for Ending {
+    fn open_for_locks(&self) -> Outcome<Result<Arc<dyn LockFile>, Error>> {
+        unreachable!("nothing is locked")
+    }
+
+    fn end_at_once(&mut self) -> bool {
+        self.at_once
+    }
+}
+
+#[test]
+fn file_that_ends_at_once_is_closed_by_the_call_unless_somebody_uses_it() {
+    let (mut world, disk) = world();
+    let a = world.peer("a", 1);
+    let ending = |at_once| {
+        let _file = disk.held();
+        Arc::new(Ending { _file, at_once })
+    };
+    for (at_once, is_used, left) in [(true, false, 0), (true, true, 1), (false, false, 1)] {
+        let held: Arc<dyn HeldFile> = ending(at_once);
+        let used = is_used.then(|| Arc::clone(&held));
+        let open = world.open(&a, b"o", 1, held).unwrap();
+        world.close(&a, open);
+        assert_eq!(disk.open_files(), left);
+        drop(used);
+        world.work();
+        assert_eq!(disk.open_files(), 0);
+    }
+}
+
 #[test]
 fn lock_of_a_local_program_is_in_the_way_and_nobody_waits_behind_who_waits_for_it() {
     let (mut world, disk) = world();
