@@ -247,8 +247,8 @@ fn tally<T, F>(results: &Res<T, F>) -> Tally {
 
 /// Writes the results into the memory of the call: they are small, except for directories and for
 /// data, which is by reference.
-fn write<'a, T: Wire<'a>>(call: Call, results: T) -> Reply {
-    let mut w = call.into_success();
+fn write<'a, T: Wire<'a>>(call: &mut Call, results: T) -> Reply {
+    let mut w = call.take_success();
     results.hand_over(&mut w);
     Reply::Message(w.finish())
 }
@@ -267,20 +267,21 @@ impl Nfs3 {
     /// is not run. The operation is counted for its export with what `tally` finds in the results.
     fn respond<T: Send + 'static>(
         &self,
-        call: Call,
+        call: &mut Call,
         export: Option<Slot>,
         outcome: Outcome<T>,
         tally: fn(&T) -> Tally,
-        then: impl FnOnce(Call, T) -> Reply + Send + 'static,
+        then: impl FnOnce(&mut Call, T) -> Reply + Send + 'static,
     ) -> Answer {
         if let Outcome::Ready(results) = outcome {
-            self.count(export, &call, tally(&results));
+            self.count(export, call, tally(&results));
             return Answer::Now(then(call, results));
         }
         let Some(counted) = self.in_flight.enter(&call.caller) else {
-            self.count(export, &call, Tally::failed(Status::Jukebox));
-            return Answer::Now(jukebox::reply(call));
+            self.count(export, call, Tally::failed(Status::Jukebox));
+            return Answer::Now(jukebox::reply(call.take()));
         };
+        let mut call = call.take();
         let (metrics, made) = (self.metrics.clone(), Instant::now());
         let exports = export.map(|slot| (slot, Arc::clone(self.exports.counters())));
         let reply = move |results| {
@@ -289,7 +290,7 @@ impl Nfs3 {
             if let Some((slot, counters)) = exports {
                 counters.count(slot, prog, proc, tally(&results));
             }
-            let reply = then(call, results);
+            let reply = then(&mut call, results);
             // Another program may use the files of this program.
             if prog == NFS_PROGRAM {
                 metrics.answered_by_job(proc, &reply, made);
@@ -312,14 +313,14 @@ macro_rules! serve {
         serve!($self, $call, $args, $procedure, write, tally)
     };
     ($self:ident, $call:ident, $args:ty, $procedure:ident, $reply:expr, $tally:expr) => {{
-        let operation = Operation::new(&$call);
+        let operation = Operation::new($call);
         let outcome = $call
             .decode(<$args>::parse)
             .map(|args| $self.$procedure(&operation, &args));
         let export = operation.export();
         match outcome {
             Ok(outcome) => $self.respond($call, export, outcome, $tally, $reply),
-            Err(error) => Answer::Now($call.unreadable(error)),
+            Err(error) => Answer::Now($call.take().unreadable(error)),
         }
     }};
 }
@@ -359,12 +360,12 @@ impl Program for Nfs3 {
         self.duplicates.close(caller);
     }
 
-    fn call(&self, call: Call) -> Answer {
+    fn call(&self, mut call: Call) -> Answer {
         let Ok(procedure) = Procedure::try_from(call.proc) else {
             return Answer::Now(call.proc_unavail());
         };
         let sample = Sample::take();
-        let answer = self.answer(procedure, call);
+        let answer = self.answer(procedure, &mut call);
         if let Answer::Now(reply) = &answer {
             self.metrics.answered(procedure as u32, reply, sample);
         }
@@ -373,15 +374,16 @@ impl Program for Nfs3 {
 }
 
 impl Nfs3 {
-    fn answer(&self, procedure: Procedure, call: Call) -> Answer {
-        if let Some(stat) = denial(&call) {
-            return Answer::Now(call.denied(stat));
+    /// Answers a call, which is not moved for it unless it has to wait.
+    fn answer(&self, procedure: Procedure, call: &mut Call) -> Answer {
+        if let Some(stat) = denial(call) {
+            return Answer::Now(call.take().denied(stat));
         }
         if changes_when_repeated(procedure) {
-            let execute = |call| self.execute(procedure, call);
-            self.duplicates.once(call, execute, || {
+            let execute = |mut call: Call| self.execute(procedure, &mut call);
+            self.duplicates.once(call.take(), execute, || {
                 let this = self.clone();
-                Box::new(move |call| this.execute(procedure, call))
+                Box::new(move |mut call: Call| this.execute(procedure, &mut call))
             })
         } else {
             self.execute(procedure, call)
@@ -420,13 +422,14 @@ fn changes_when_repeated(procedure: Procedure) -> bool {
 
 impl Nfs3 {
     /// Executes a call once the groups of its caller are known.
-    fn execute(&self, procedure: Procedure, mut call: Call) -> Answer {
-        if procedure == Procedure::Null || self.users.settle(&mut call) {
+    fn execute(&self, procedure: Procedure, call: &mut Call) -> Answer {
+        if procedure == Procedure::Null || self.users.settle(call) {
             return self.execute_as_is(procedure, call);
         }
         let Some(counted) = self.in_flight.enter(&call.caller) else {
-            return Answer::Now(jukebox::reply(call));
+            return Answer::Now(jukebox::reply(call.take()));
         };
+        let mut call = call.take();
         let this = self.clone();
         Answer::Deferred(Box::new(move |respond| {
             if !this.users.look_up(&mut call) {
@@ -435,7 +438,7 @@ impl Nfs3 {
             // The call may need a place for a job.
             drop(counted);
             let made = Instant::now();
-            let answer = this.execute_as_is(procedure, call);
+            let answer = this.execute_as_is(procedure, &mut call);
             if let Answer::Now(reply) = &answer {
                 this.metrics.answered_by_job(procedure as u32, reply, made);
             }
@@ -443,11 +446,11 @@ impl Nfs3 {
         }))
     }
 
-    fn execute_as_is(&self, procedure: Procedure, call: Call) -> Answer {
+    fn execute_as_is(&self, procedure: Procedure, call: &mut Call) -> Answer {
         match procedure {
             Procedure::Null => Answer::Now(match call.decode(args::Null::parse) {
-                Ok(args::Null) => call.void(),
-                Err(error) => call.unreadable(error),
+                Ok(args::Null) => Reply::Message(call.take_success().finish()),
+                Err(error) => call.take().unreadable(error),
             }),
             Procedure::GetAttr => serve!(self, call, args::GetAttr, get_attributes),
             Procedure::SetAttr => serve!(self, call, args::SetAttr, set_attributes),

@@ -173,11 +173,26 @@ impl Call {
 
     /// Like [`success`](Self::success), but reuses the memory of the call. For results that are no
     /// larger than the call and borrow nothing from it.
-    pub fn into_success(self) -> Writer {
-        let xid = self.xid;
-        let mut w = writer_in(self.payload);
-        write_success(&mut w, xid);
+    pub fn into_success(mut self) -> Writer {
+        self.take_success()
+    }
+
+    /// Like [`into_success`](Self::into_success), for a call that is answered where it is, because it is large: its arguments are
+    /// gone then.
+    pub fn take_success(&mut self) -> Writer {
+        let mut w = writer_in(std::mem::take(&mut self.payload));
+        write_success(&mut w, self.xid);
         w
+    }
+
+    /// Takes the call, to answer it elsewhere. What stays has neither arguments nor a credential.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        Self {
+            cred: std::mem::take(&mut self.cred),
+            payload: std::mem::take(&mut self.payload),
+            ..*self
+        }
     }
 
     /// A SUCCESS reply without results, as for the procedure NULL.

@@ -23,6 +23,12 @@ pub(crate) trait Codec: Debug + Sync {
     /// Parses the header of a received message.
     fn parse(&self, message: &[u8]) -> Result<Header, Invalid>;
 
+    /// Parses the header of a received message if it is one of an inline RPC message without chunks, as [`plain`](Self::plain)
+    /// encodes it. `None` says nothing of a message: [`parse`](Self::parse) does.
+    fn parse_plain(&self, _message: &[u8]) -> Option<PlainHeader> {
+        None
+    }
+
     /// Encodes the header of an inline message without chunks.
     fn plain(&self, direction: Direction, xid: u32, credits: u32) -> Plain;
 
@@ -54,6 +60,19 @@ pub(crate) struct Header {
     /// Offset of the Payload stream in the message.
     pub(crate) stream: usize,
     pub(crate) body: Body,
+}
+
+/// The header of an inline RPC message without chunks, and with no handle to invalidate: all that there is of nearly every
+/// small one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlainHeader {
+    pub(crate) xid: u32,
+    /// As in [`Header`].
+    pub(crate) credits: u32,
+    /// Offset of the Payload stream in the message.
+    pub(crate) stream: usize,
+    /// Direction, if the message tells.
+    pub(crate) direction: Option<Direction>,
 }
 
 /// Content of a header.

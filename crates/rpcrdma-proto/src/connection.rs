@@ -317,6 +317,39 @@ impl<O: Owner> Connection<O> {
         shared.fail(violation);
     }
 
+    /// Handles a message that is [plain](PlainHeader), and that invalidated nothing, as [`receive`](Self::receive) and
+    /// [`route`](Self::route) do, without what there can be of chunks. Any other message goes back, and nothing has changed.
+    pub(crate) fn receive_plain(&mut self, message: Buffer) -> Result<(), Buffer> {
+        let Some(header) = self.shared.agreed.codec.parse_plain(&message) else {
+            return Err(message);
+        };
+        match self.role.direction_of_inline(header.direction) {
+            Direction::Reply => {
+                let requester = &mut self.requester;
+                requester.handle_plain_reply(&mut self.shared, header, message)
+            }
+            Direction::Call => {
+                self.shared.flow.handle_message();
+                self.take_call(header.credits, |responder, shared| {
+                    responder.handle_plain_call(shared, header, message);
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// Passes a call that asks for so many credits to the Responder, if calls are taken.
+    fn take_call(&mut self, asked: u32, take: impl FnOnce(&mut Responder<O>, &mut Shared<O>)) {
+        let shared = &mut self.shared;
+        if !shared.flow.takes_calls() {
+            // Nobody here has said that calls are taken (RFC 8167 §6).
+            shared.counters.discarded += 1;
+            return;
+        }
+        shared.flow.handle_asked(asked);
+        take(&mut self.responder, shared);
+    }
+
     /// Handles a received message, and returns its header.
     pub(crate) fn receive(&mut self, message: &[u8]) -> Result<Header, Invalid> {
         self.shared.flow.handle_message();
@@ -380,12 +413,6 @@ impl<O: Owner> Connection<O> {
             }
             Direction::Call => {
                 shared.refuse_invalidation(invalidated);
-                if !shared.flow.takes_calls() {
-                    // Nobody here has said that calls are taken (RFC 8167 §6).
-                    shared.counters.discarded += 1;
-                    return;
-                }
-                shared.flow.handle_asked(credits);
                 let call = NewCall {
                     xid,
                     asked: credits,
@@ -397,7 +424,9 @@ impl<O: Owner> Connection<O> {
                     named: rpc.invalidate,
                     message,
                 };
-                self.responder.handle_call(shared, call);
+                self.take_call(credits, |responder, shared| {
+                    responder.handle_call(shared, call);
+                });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Calls of this end before they are sent, and RPC messages as a Send carries them.
 
 use crate::flow::Need;
-use crate::plan::CallSizes;
+use crate::plan::{CallPlan, CallSizes, PlanLimits};
 use crate::wire::direction::prefix;
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
@@ -126,6 +126,16 @@ impl<C> CallRequest<C> {
     /// Returns the XID.
     pub fn xid(&self) -> u32 {
         self.xid
+    }
+
+    /// Returns the plan of the call if there is nothing to decide.
+    pub(crate) fn plain_plan(&self, limits: &PlanLimits) -> Option<CallPlan> {
+        if self.reply_chunk || self.move_items {
+            return None;
+        }
+        let (head, items) = self.message.parts();
+        let items = items.iter().map(|item| padded(item.len()));
+        CallPlan::plain(head.len() + items.sum::<usize>(), &self.bound, limits)
     }
 
     pub(crate) fn sizes(&self) -> CallSizes {

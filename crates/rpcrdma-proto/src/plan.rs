@@ -223,6 +223,21 @@ impl CallPlan {
         placed.or_else(|error| in_reply_chunk().map_err(|_| error))
     }
 
+    /// Returns the plan that [`new`](Self::new) makes of a call without wishes, if call and reply fit a Send each, as nearly every
+    /// small one does. `None` says nothing of a call.
+    pub(crate) fn plain(stream: usize, bound: &ReplyBound, limits: &PlanLimits) -> Option<Self> {
+        let results = bound.results.iter().map(|&len| padded(len));
+        let reply = limits.header + bound.fixed + results.sum::<usize>();
+        let call = limits.header + stream;
+        let fits = reply <= limits.receive && call <= limits.send.min(u32::MAX as usize);
+        fits.then(|| Self {
+            form: CallForm::Short,
+            moved: SmallVec::new(),
+            write_chunks: SmallVec::new(),
+            reply_chunk: None,
+        })
+    }
+
     /// Plans a call with these chunks for its reply.
     fn with(call: &CallSizes, offer: Offer, limits: &PlanLimits) -> Result<Self, TransportError> {
         if let Some(len) = offer.reply_chunk {

@@ -21,15 +21,18 @@ impl Role {
     /// valid call, so if this end waits for a reply with its XID, it must not be answered with an
     /// error.
     pub(crate) fn direction_of(self, rpc: &Rpc, awaited: impl Fn() -> bool) -> Direction {
-        let usual = match self {
+        match rpc.direction {
+            None if rpc.long && awaited() => Direction::Reply,
+            told => self.direction_of_inline(told),
+        }
+    }
+
+    /// Returns the direction of a message that is in its Send, and may tell.
+    pub(crate) fn direction_of_inline(self, told: Option<Direction>) -> Direction {
+        told.unwrap_or(match self {
             Self::Client => Direction::Reply,
             Self::Server => Direction::Call,
-        };
-        match rpc.direction {
-            Some(direction) => direction,
-            None if rpc.long && awaited() => Direction::Reply,
-            None => usual,
-        }
+        })
     }
 }
 

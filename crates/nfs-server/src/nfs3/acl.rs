@@ -114,7 +114,7 @@ impl NfsAcl3 {
         }))
     }
 
-    fn execute_as_is(&self, procedure: AclProcedure, call: Call) -> Answer {
+    fn execute_as_is(&self, procedure: AclProcedure, mut call: Call) -> Answer {
         match procedure {
             AclProcedure::Null => Answer::Now(match call.decode(acl::Null::parse) {
                 Ok(acl::Null) => call.void(),
@@ -125,7 +125,7 @@ impl NfsAcl3 {
                     let operation = Operation::new(&call);
                     let outcome = self.get(&operation, &args);
                     let export = operation.export();
-                    self.nfs.respond(call, export, outcome, tally, write)
+                    self.nfs.respond(&mut call, export, outcome, tally, write)
                 }
                 Err(error) => Answer::Now(call.unreadable(error)),
             },
@@ -134,7 +134,7 @@ impl NfsAcl3 {
                     let operation = Operation::new(&call);
                     let outcome = self.set(&operation, &args);
                     let export = operation.export();
-                    self.nfs.respond(call, export, outcome, tally, write)
+                    self.nfs.respond(&mut call, export, outcome, tally, write)
                 }
                 Err(error) => Answer::Now(call.unreadable(error)),
             },

@@ -135,7 +135,7 @@ fn read_results(export: u32, found: Seen<ReadOut>) -> Res<results::Read<'static>
 }
 
 /// Encodes the reply of READ, with the data by reference.
-pub(super) fn write_read(call: Call, results: ReadResults) -> Reply {
+pub(super) fn write_read(call: &mut Call, results: ReadResults) -> Reply {
     match results {
         Ok(results) => super::write(call, results),
         Err(NoRoom(bound)) => Reply::TooLarge(bound.into()),
@@ -163,7 +163,7 @@ pub(super) fn tally_write(results: &Res<results::Write, WccData>) -> Tally {
 }
 
 /// Encodes the reply of READLINK, with the text by reference.
-pub(super) fn write_link(call: Call, results: Res<(PostOp, Bytes), PostOp>) -> Reply {
+pub(super) fn write_link(call: &mut Call, results: Res<(PostOp, Bytes), PostOp>) -> Reply {
     let results = results.map(|(attributes, text)| results::ReadLink {
         attributes,
         target: Path::from(Gather::from_elem(text, 1)),

@@ -43,9 +43,9 @@ struct Ask {
 }
 
 impl Nfs3 {
-    pub(super) fn read_dir(&self, call: Call) -> Answer {
+    pub(super) fn read_dir(&self, call: &mut Call) -> Answer {
         match call.decode(args::ReadDir::parse) {
-            Err(error) => Answer::Now(call.unreadable(error)),
+            Err(error) => Answer::Now(call.take().unreadable(error)),
             Ok(args) => self.list(
                 call,
                 &Ask {
@@ -58,9 +58,9 @@ impl Nfs3 {
         }
     }
 
-    pub(super) fn read_dir_plus(&self, call: Call) -> Answer {
+    pub(super) fn read_dir_plus(&self, call: &mut Call) -> Answer {
         match call.decode(args::ReadDirPlus::parse) {
-            Err(error) => Answer::Now(call.unreadable(error)),
+            Err(error) => Answer::Now(call.take().unreadable(error)),
             Ok(args) => self.list(
                 call,
                 &Ask {
@@ -73,7 +73,7 @@ impl Nfs3 {
         }
     }
 
-    fn list(&self, call: Call, ask: &Ask) -> Answer {
+    fn list(&self, call: &mut Call, ask: &Ask) -> Answer {
         let mut limits = ask.limits;
         // A client may ask for more than it has room for: the rest would be read in vain.
         let room = call.caller.reply_room.message().saturating_sub(HEADER);
@@ -85,7 +85,7 @@ impl Nfs3 {
             names: limits.names,
         };
         let plus = ask.plus;
-        let operation = Operation::new(&call);
+        let operation = Operation::new(call);
         let opened = self.open(&operation, &ask.dir).map(|(target, who)| {
             let place = self.place(&target.export);
             let mounts = target.export.mounted_in(target.file);
@@ -98,7 +98,7 @@ impl Nfs3 {
         let (place, mounts, outcome) = match opened {
             Ok(opened) => opened,
             Err(status) => {
-                self.count(export, &call, Tally::failed(status));
+                self.count(export, call, Tally::failed(status));
                 return Answer::Now(failed(call, status, None));
             }
         };
@@ -147,7 +147,7 @@ fn from(cookie: Cookie, verifier: CookieVerifier) -> DirFrom {
 
 /// Encodes the reply, in a buffer large enough for the entries, which do not fit that of the call.
 fn write(
-    call: Call,
+    call: &mut Call,
     pool: &Pool,
     place: &Place,
     (limits, attributes): (DirectoryLimits, Option<Attributes>),
@@ -203,7 +203,7 @@ fn entries(
     list.finish(page.eof && whole)
 }
 
-fn failed(call: Call, status: Status, attributes: Option<Attributes>) -> Reply {
+fn failed(call: &mut Call, status: Status, attributes: Option<Attributes>) -> Reply {
     let results: Res<results::ReadDir<'_>, Option<Attributes>> =
         Err(Failed::new(status, attributes));
     super::write(call, results)

@@ -482,6 +482,28 @@ proptest! {
         prop_assert!(plan.form != CallForm::Chunked || !plan.moved.is_empty());
     }
 
+    /// Of what fits a Send each way there is nothing to decide, whatever the limits of chunks and parts.
+    #[test]
+    fn plan_without_a_decision_is_the_one_that_is_decided(
+        limits in any_limits(),
+        [refused, continued] in any::<[bool; 2]>(),
+        stream in 8..12_000_usize,
+        fixed in 0..12_000_usize,
+        results in any_items(),
+    ) {
+        let limits = PlanLimits {
+            chunks: if refused { Chunks::Refused } else { Chunks::Allowed },
+            continued: if continued { 8192 } else { 0 },
+            ..limits
+        };
+        let bound = reply_of(fixed, &results);
+        if let Some(plan) = CallPlan::plain(stream, &bound, &limits) {
+            prop_assert!(plan.is_plain());
+            let decided = CallPlan::new(&sizes(stream, &[]), &bound, &limits);
+            prop_assert_eq!(decided.ok(), Some(plan));
+        }
+    }
+
     /// A Responder has room for every reply within the bound.
     #[test]
     fn reply_within_its_bound_has_room(

@@ -6,7 +6,7 @@ mod sending;
 
 use self::outcome::{Outcome, Region, RegionUse, assemble, exposed, judge, take_back};
 use crate::agreed::OurCalls;
-use crate::codec::{PeerError, Rpc};
+use crate::codec::{PeerError, PlainHeader, Rpc};
 use crate::event::Violation;
 use crate::flow::Need;
 use crate::invalidation::persistent::PersistentPool;
@@ -17,6 +17,7 @@ use crate::owner::Owner;
 use crate::plan::CallPlan;
 use crate::shared::Shared;
 use crate::version::Version;
+use crate::wire::direction::{REPLY, prefix};
 use crate::wire::header::Lists;
 use crate::work::Purpose;
 use crate::xid::XidTable;
@@ -391,6 +392,35 @@ impl<O: Owner> Requester<O> {
         self.answered(shared, key, outcome);
     }
 
+    /// Handles a valid reply whose call has no memory exposed: it has nothing to do with chunks, and its caller gets it at once.
+    /// Any other goes back, for [`handle_reply`](Self::handle_reply) to judge.
+    pub(crate) fn handle_plain_reply(
+        &mut self,
+        shared: &mut Shared<O>,
+        header: PlainHeader,
+        message: Buffer,
+    ) -> Result<(), Buffer> {
+        let PlainHeader { xid, stream, .. } = header;
+        let Some(key) = self.xids.get(xid) else {
+            return Err(message);
+        };
+        let has_regions = !self.calls[key as usize].regions.is_empty();
+        if has_regions || prefix(&message[stream..]) != Some((xid, REPLY)) {
+            return Err(message);
+        }
+        shared.flow.handle_message();
+        shared.counters.replies_received += 1;
+        shared.flow.handle_grant(header.credits);
+        self.free(shared, key);
+        let call = &mut self.calls[key as usize];
+        if let Some(value) = call.request.call.take() {
+            let reply = Payload::new(message, stream);
+            shared.replies.push_back((value, Ok(reply)));
+        }
+        self.calls.remove(key as usize);
+        Ok(())
+    }
+
     /// Takes back the handles that a reply to the call `key` invalidated. Returns false if the peer
     /// was not permitted to do that. Each is judged by itself, whatever the others are.
     ///
@@ -443,8 +473,8 @@ impl<O: Owner> Requester<O> {
             .all(|other| self.take_back(shared, key, Some(other)))
     }
 
-    /// Handles the reply of a call: frees the credit, and invalidates what is still exposed.
-    fn answered(&mut self, shared: &mut Shared<O>, key: u32, outcome: Outcome) {
+    /// Frees the credit and the XID of a call that has its reply.
+    fn free(&mut self, shared: &mut Shared<O>, key: u32) {
         shared.flow.handle_call_answered();
         let xid = self.calls[key as usize].request.xid;
         // A peer that answers a call before it was sent will not get it: its handles are about to die.
@@ -454,12 +484,20 @@ impl<O: Owner> Requester<O> {
             self.recalled -= 1;
             self.waiting.retain(|&index| index != key);
         }
-        shared.posts.forget(|send| xid_of(send) == Some(xid));
+        if shared.posts.sends() > 0 {
+            shared.posts.forget(|send| xid_of(send) == Some(xid));
+        }
         self.keep_to_grant(shared);
         let call = &mut self.calls[key as usize];
         self.xids.remove(call.request.xid);
         self.persistent.give_back(std::mem::take(&mut call.lent));
         self.marked.left -= usize::from(call.epoch != self.marked.epoch);
+    }
+
+    /// Handles the reply of a call: frees the credit, and invalidates what is still exposed.
+    fn answered(&mut self, shared: &mut Shared<O>, key: u32, outcome: Outcome) {
+        self.free(shared, key);
+        let call = &mut self.calls[key as usize];
         let mut left = 0;
         for handle in exposed(&call.regions) {
             left += 1;

@@ -106,6 +106,9 @@ impl<O: Owner> Requester<O> {
             (1.., true, OurCalls::Sent(chunks)) => chunks,
         };
         let limits = self.limits(shared, chunks);
+        if let Some(plan) = request.plain_plan(&limits) {
+            return Ok(Some(plan));
+        }
         let sizes = request.sizes();
         let plan = CallPlan::new(&sizes, &request.bound, &limits)?;
         let takes = shared.agreed.sizes.peer_segments;

@@ -5,7 +5,7 @@ mod pull;
 
 pub(crate) use self::pull::StreamAt;
 
-use crate::codec::{Invalidate, Refused, Rejection};
+use crate::codec::{Invalidate, PlainHeader, Refused, Rejection};
 use crate::event::{CallId, MemoryNeed, Violation};
 use crate::invalidation::design::Design;
 use crate::invalidation::rule::{self, Rule, Said};
@@ -148,10 +148,6 @@ impl<O: Owner> Responder<O> {
         if self.is_full(shared) {
             return;
         }
-        if lists.is_empty() && matches!(at, StreamAt::Message(_)) {
-            // Nearly every call that is small: there is nothing to check of chunks.
-            return self.handle_whole(shared, xid, asked, named, message, at);
-        }
         let inline = match at {
             StreamAt::Message(start) => message.len() - start,
             StreamAt::FirstChunk => 0,
@@ -207,6 +203,22 @@ impl<O: Owner> Responder<O> {
         }));
         let key = self.insert(call);
         self.for_memory.push_back(key);
+    }
+
+    /// Handles a call of which there is nothing to check but its stream.
+    pub(crate) fn handle_plain_call(
+        &mut self,
+        shared: &mut Shared<O>,
+        header: PlainHeader,
+        message: Buffer,
+    ) {
+        shared.counters.calls_received += 1;
+        if self.is_full(shared) {
+            return;
+        }
+        let at = StreamAt::Message(header.stream);
+        let (xid, asked) = (header.xid, header.credits);
+        self.handle_whole(shared, xid, asked, Invalidate::Unsaid, message, at);
     }
 
     /// Handles a call without chunks.

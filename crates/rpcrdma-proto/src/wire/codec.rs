@@ -3,7 +3,7 @@
 use super::direction::{Direction, prefix};
 use super::header::{self, Body, Disposition, Lists, RdmaError, procedure};
 use crate::codec::{
-    self, Codec, Contents, Invalid, Invalidate, PeerError, Plain, Refused, Rejection,
+    self, Codec, Contents, Invalid, Invalidate, PeerError, Plain, PlainHeader, Refused, Rejection,
 };
 use buffer::Buffer;
 
@@ -37,6 +37,18 @@ impl Codec for VersionOne {
             credits: header.credits,
             stream,
             body,
+        })
+    }
+
+    #[inline]
+    fn parse_plain(&self, message: &[u8]) -> Option<PlainHeader> {
+        let (xid, credits) = header::parse_plain(message)?;
+        let stream = header::MIN_LEN;
+        Some(PlainHeader {
+            xid,
+            credits,
+            stream,
+            direction: told(&message[stream..]),
         })
     }
 
@@ -118,5 +130,53 @@ fn invalid(error: header::HeaderError) -> Invalid {
             },
             is_call: false,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::direction::{CALL, REPLY};
+    use proptest::prelude::*;
+
+    /// Bytes that are often a plain header with a stream, and often one in which little differs.
+    fn nearly_plain() -> impl Strategy<Value = Vec<u8>> {
+        let ends = (
+            any::<u32>(),
+            any::<u32>(),
+            prop_oneof![Just(CALL), Just(REPLY), any::<u32>()],
+        );
+        let changes = prop::collection::vec((0..40_usize, any::<u8>()), 0..3);
+        (ends, changes, 0..48_usize).prop_map(|((xid, credits, word), changes, len)| {
+            let mut bytes = header::plain(xid, credits).to_vec();
+            bytes.extend([xid, word, 2].map(u32::to_be_bytes).concat());
+            for (at, byte) in changes {
+                bytes[at] = byte;
+            }
+            bytes.truncate(len);
+            bytes
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn plain_header_is_one_that_the_parser_of_all_finds_without_chunks(
+            message in prop_oneof![nearly_plain(), prop::collection::vec(any::<u8>(), 0..64)],
+        ) {
+            let plain = |header: codec::Header| match header.body {
+                codec::Body::Rpc(rpc) if !rpc.long && rpc.lists == Lists::default() => {
+                    assert_eq!(rpc.invalidate, Invalidate::Unsaid);
+                    Some(PlainHeader {
+                        xid: header.xid,
+                        credits: header.credits,
+                        stream: header.stream,
+                        direction: rpc.direction,
+                    })
+                }
+                _ => None,
+            };
+            let expected = VersionOne.parse(&message).ok().and_then(plain);
+            prop_assert_eq!(VersionOne.parse_plain(&message), expected);
+        }
     }
 }

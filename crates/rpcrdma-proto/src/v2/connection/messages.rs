@@ -28,10 +28,7 @@ impl<O: Owner> Connection<O> {
             self.oversized.get_or_insert(Oversized { bytes, limit });
         }
         match self.phase {
-            Phase::Settled => {
-                let header = self.core.receive(&message);
-                self.route(header, message, invalidated);
-            }
+            Phase::Settled => self.handle_settled(message, invalidated),
             Phase::Listening => {
                 let header = self.listen(&message);
                 self.route(header, message, invalidated);
@@ -51,6 +48,21 @@ impl<O: Owner> Connection<O> {
         }
         self.core.replace_receive();
         self.note_receives();
+    }
+
+    /// Handles a message once the version is settled. Nearly every small one is plain, and in version one nobody else has to see
+    /// it than its role.
+    fn handle_settled(&mut self, message: Buffer, invalidated: Option<Invalidated>) {
+        let for_role = self.session.is_none() && self.exchange.is_none();
+        let message = match invalidated {
+            None if for_role => match self.core.receive_plain(message) {
+                Ok(()) => return,
+                Err(message) => message,
+            },
+            _ => message,
+        };
+        let header = self.core.receive(&message);
+        self.route(header, message, invalidated);
     }
 
     /// Returns the bytes of the largest message that the peer may send now.

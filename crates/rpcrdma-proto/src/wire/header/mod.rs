@@ -17,7 +17,9 @@ pub(crate) use emit::{
     emit_words, emit_write_list, read_segments_len, word,
 };
 pub use parse::{Counted, Disposition, HeaderError, Malformation};
-pub(crate) use parse::{parse_lists, parse_read_list, parse_reply_chunk, parse_write_list};
+pub(crate) use parse::{
+    parse_lists, parse_plain, parse_read_list, parse_reply_chunk, parse_write_list,
+};
 pub use view::{ChunkView, ErrorView, HeaderView, ListsView};
 
 /// Version number of this header.

@@ -168,13 +168,6 @@ impl Header {
     pub fn parse(message: &[u8]) -> Result<(Self, usize), HeaderError> {
         let view = HeaderView::new(message).ok_or(HeaderError::Runt)?;
         let (xid, credits) = (view.xid(), view.credits());
-        if let Some(header) = message.first_chunk()
-            && *header == plain(xid, credits)
-        {
-            // Nearly every message that is small.
-            let body = Body::Msg(Lists::default());
-            return Ok((Self { xid, credits, body }, MIN_LEN));
-        }
         let body = &message[HeaderView::FIXED_LEN..];
         if view.procedure() == procedure::ERROR {
             // Never answered, whatever its version: an error must not draw an error.
@@ -207,6 +200,15 @@ impl Header {
         let stream = message.len() - r.remaining();
         Ok((Self { xid, credits, body }, stream))
     }
+}
+
+/// Returns XID and credits of a message whose header is that of an RDMA_MSG without chunks, as nearly every small one
+/// has. `None` says nothing of a message: [`Header::parse`] does.
+pub(crate) fn parse_plain(message: &[u8]) -> Option<(u32, u32)> {
+    let header: &[u8; MIN_LEN] = message.first_chunk()?;
+    let view = HeaderView::new(header)?;
+    let (xid, credits) = (view.xid(), view.credits());
+    (*header == plain(xid, credits)).then_some((xid, credits))
 }
 
 fn parse_body(proc: u32, r: &mut Reader<'_>) -> Result<Body, Malformation> {
