@@ -14,10 +14,11 @@ fn bench(args: &[&str]) -> Value {
     serde_json::from_slice(&document).unwrap()
 }
 
-/// Starts a measurement that goes on until it is told to end.
+/// Starts a measurement that goes on until it is told to end, or interrupted, however the tests were started.
 fn endless(args: &[&str]) -> Running {
-    let mut command = Command::new(PROGRAM);
-    command.args(["bench", "--json", "--time", "1h"]).args(args);
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", PROGRAM, "bench"]);
+    command.args(["--json", "--time", "1h"]).args(args);
     Running::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
 }
 
