@@ -52,8 +52,8 @@
 //!
 //! **The change attribute** (`volume/change_values.rs`) is the ctime where the kernel gives each change another one, which is probed.
 //! Elsewhere changes by clients are counted, and a state that a local program could change without a trace has another value at each
-//! look. Directories whose names clients change are watched for changes by local programs (`volume/witness.rs`): so a client is
-//! told that nobody else changed one, and keeps what it knows of it.
+//! look. Once a client of version 4 changes a name, directories whose names clients change are watched for changes by local
+//! programs (`volume/witness.rs`): so a client is told that nobody else changed one, and keeps what it knows of it.
 //!
 //! **Waiting for disks.** GETATTR, ACCESS, LOOKUP and READ are tried without waiting
 //! (`RESOLVE_CACHED`, `RWF_NOWAIT`) and become a job when the kernel would have to read a disk.

@@ -1,7 +1,7 @@
 //! The state of all clients, shared by the connections: a lock around a [`Server`], and hands that do what it demands.
 //!
-//! Nothing waits while the lock is held. A thread makes the records of clients, ends leases and closes files (`worker.rs`); a task of the
-//! program calls clients (`callbacks.rs`). Locks of byte ranges are taken and released under the lock, in the table and on the
+//! Nothing waits while the lock is held. A thread makes the records of clients, ends leases and closes files for which
+//! a CLOSE might wait (`worker.rs`); a task of the program calls clients (`callbacks.rs`). Locks of byte ranges are taken and released under the lock, in the table and on the
 //! file together (`files.rs`).
 
 mod administration;

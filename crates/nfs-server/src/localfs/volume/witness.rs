@@ -23,6 +23,7 @@
 //!   then nothing is claimed. Where values have the sequence number in them, a change counts as made when its event is queued:
 //!   until then nobody can list the directory, and after that it has another value. There is no barrier then.
 //! - When a watch begins, the lock is taken once too: a change that holds it may have looked for watches before.
+//! - Nothing is watched before a client of version 4 changes a name ([`Witness::want`]): version 3 has no attribute that would tell of it.
 //! - A watch is begun only for a caller who may change the directory, as far as the server checks that itself. A server that is not
 //!   root leaves it to the kernel, so that there a client also gets a watch by a change that is refused then.
 //!

@@ -1,4 +1,4 @@
-//! The thread of the state: it makes records of clients, ends leases, and closes files.
+//! The thread of the state: it makes records of clients, ends leases, and closes files for which a CLOSE might wait.
 
 use super::events::EventLog;
 use super::files::Release;
