@@ -3,7 +3,6 @@
 
 use crate::Random;
 use crate::address::{AddressKey, may_grow};
-use crate::client_map::ClientMap;
 use nfs_proto::v4::session::{CreateSessionOk, ExchangeFlags, ProtectedOperations};
 use nfs_proto::v4::{ClientId, SequenceId, Status, Verifier};
 use std::collections::HashMap;
@@ -184,18 +183,18 @@ pub(crate) enum Decision {
 /// All client ids.
 #[derive(Debug)]
 pub(crate) struct Clients<P> {
-    clients: ClientMap<Client<P>>,
+    clients: foldhash::HashMap<ClientId, Client<P>>,
     owners: HashMap<Arc<[u8]>, OfOwner>,
-    addresses: HashMap<AddressKey, usize>,
+    addresses: foldhash::HashMap<AddressKey, usize>,
     max: usize,
 }
 
 impl<P: Clone + Eq> Clients<P> {
     pub(crate) fn new(max: usize) -> Self {
         Self {
-            clients: ClientMap::default(),
+            clients: foldhash::HashMap::default(),
             owners: HashMap::new(),
-            addresses: HashMap::new(),
+            addresses: foldhash::HashMap::default(),
             max,
         }
     }

@@ -1,6 +1,6 @@
 //! When leases run out (RFC 8881 §8.3).
 
-use crate::client_map::ClientMap;
+use foldhash::HashMap;
 use nfs_proto::v4::ClientId;
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -19,7 +19,7 @@ struct Plan {
 /// A renewal in time changes nothing here: it is found at the next look, and then that is planned again.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
-    plans: ClientMap<Plan>,
+    plans: HashMap<ClientId, Plan>,
     looks: BTreeSet<(Instant, u64)>,
     expired: BTreeSet<(Instant, u64)>,
 }

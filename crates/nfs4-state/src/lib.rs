@@ -139,7 +139,6 @@
 
 mod address;
 mod client;
-mod client_map;
 #[cfg(doc)]
 pub mod design;
 mod event;

@@ -11,11 +11,12 @@ pub(crate) use back::{BackSlot, CallbackSettings};
 pub use back::{CallbackCredential, CallbackResult, CallbackSlot, SysCallbackCredential};
 use budget::Budget;
 use bytes::Bytes;
+use foldhash::HashMap;
 use nfs_proto::v4::session::{ChannelAttributes, ClientDirection, SequenceArgs, ServerDirection};
 use nfs_proto::v4::{ClientId, SequenceId, SessionId, SlotId, Status};
 use slab::Slab;
 use slots::{Slots, Step};
-use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 /// Sessions that are looked at for slots that others lack, with each SEQUENCE and each new session.
@@ -198,8 +199,8 @@ impl Sessions {
     ) -> Self {
         Self {
             sessions: Slab::new(),
-            of_client: HashMap::new(),
-            of_connection: HashMap::new(),
+            of_client: HashMap::default(),
+            of_connection: HashMap::default(),
             budget: Budget::new(slots),
             recalls: Vec::new(),
             next_look: 0,
@@ -528,11 +529,7 @@ impl Sessions {
 }
 
 /// Removes a session from a list, and a list that is empty.
-fn forget<K: Copy + Eq + std::hash::Hash>(
-    lists: &mut HashMap<K, Vec<usize>>,
-    key: K,
-    index: usize,
-) {
+fn forget<K: Copy + Eq + Hash>(lists: &mut HashMap<K, Vec<usize>>, key: K, index: usize) {
     if let Some(list) = lists.get_mut(&key) {
         list.retain(|&its| its != index);
         if list.is_empty() {

@@ -7,14 +7,14 @@ mod opening;
 
 use crate::Random;
 use crate::address::AddressKey;
-use crate::client_map::ClientMap;
 use crate::limits::{Limits, SEQID_WINDOW};
 use crate::lock::LockTable;
 use crate::steady_map::SteadyMap;
 use crate::steady_slab::SteadySlab;
+use foldhash::HashMap;
 use nfs_proto::v4::open::{ShareAccess, ShareDeny};
 use nfs_proto::v4::{ClientId, SpecialStateId, StateId, Status};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -154,7 +154,7 @@ pub(crate) struct States<F> {
     entries: SteadySlab<Entry<F>>,
     files: SteadyMap<F, File>,
     owners: SteadySlab<Owner>,
-    clients: ClientMap<OfClient>,
+    clients: HashMap<ClientId, OfClient>,
     addresses: HashMap<AddressKey, OfAddress>,
     /// The open of an owner and file.
     opens: SteadyMap<(u32, F), u32>,
@@ -176,15 +176,15 @@ impl<F: Clone + Eq + Hash> States<F> {
             entries: SteadySlab::new(),
             files: SteadyMap::default(),
             owners: SteadySlab::new(),
-            clients: ClientMap::default(),
-            addresses: HashMap::new(),
+            clients: HashMap::default(),
+            addresses: HashMap::default(),
             opens: SteadyMap::default(),
             lock_states: SteadyMap::default(),
             locks: LockTable::new(limits.locks),
             other_locks: 0,
             limits,
             released: Vec::new(),
-            running: HashMap::new(),
+            running: HashMap::default(),
         }
     }
 

@@ -1,15 +1,16 @@
 //! A hash table that grows in small steps.
 
+use foldhash::HashMap;
+use foldhash::fast::RandomState;
 use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::collections::hash_map::{Entry, RandomState};
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hash};
 
 /// Parts of a table. The largest table has a million entries, and so a part a few thousand, which are moved within a fraction of a
 /// millisecond.
 const PARTS: usize = 1 << u8::BITS;
 
-/// A hash table in parts, each of which grows by itself. A [`HashMap`] moves all its entries when it grows: with a million of them
+/// A [`HashMap`] in parts, each of which grows by itself. A hash table moves all its entries when it grows: with a million of them
 /// everybody else would wait for a part of a second.
 #[derive(Debug)]
 pub struct SteadyMap<K, V> {
@@ -21,8 +22,8 @@ pub struct SteadyMap<K, V> {
 impl<K, V> Default for SteadyMap<K, V> {
     fn default() -> Self {
         Self {
-            parts: (0..PARTS).map(|_| HashMap::new()).collect(),
-            hasher: RandomState::new(),
+            parts: (0..PARTS).map(|_| HashMap::default()).collect(),
+            hasher: RandomState::default(),
             len: 0,
         }
     }

@@ -6,8 +6,8 @@
 
 use super::sys::Try;
 use crate::fs::{Error, FileId};
+use foldhash::HashMap;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 

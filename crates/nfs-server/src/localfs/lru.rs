@@ -1,6 +1,6 @@
 //! A bounded map that evicts the least recently used value.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 const NONE: usize = usize::MAX;
 
@@ -29,7 +29,7 @@ impl<V> Lru<V> {
     /// Creates a map for `capacity` values, at least one.
     pub(super) fn new(capacity: usize) -> Self {
         Self {
-            index: HashMap::new(),
+            index: HashMap::default(),
             slots: Vec::new(),
             free: Vec::new(),
             newest: NONE,

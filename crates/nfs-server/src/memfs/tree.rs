@@ -5,8 +5,7 @@ use super::directory::{Directory, Names};
 use super::xattrs::Xattrs;
 use crate::fs::{Attributes, Error, FileKind, SetXattr, Space, Time, XattrName};
 use bytes::Bytes;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use foldhash::HashMap;
 use std::num::NonZeroU32;
 
 /// Number of the root.
@@ -20,35 +19,13 @@ const ENTRY: u64 = 128;
 
 /// All files.
 pub(super) struct Tree {
-    inodes: HashMap<u64, Inode, BuildHasherDefault<NumberHasher>>,
+    inodes: HashMap<u64, Inode>,
     last: u64,
     used: u64,
     limit: u64,
     names: Names,
     /// Steps in which times that clients set are kept, in nanoseconds.
     pub(super) time_step: NonZeroU32,
-}
-
-/// Hasher of file numbers. They are assigned in sequence, so that no client can choose them to
-/// collide.
-#[derive(Default)]
-struct NumberHasher(u64);
-
-impl Hasher for NumberHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(self.0 ^ u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // Multiplies by the golden ratio: the table uses the highest bits too.
-        self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }
 
 /// A file.

@@ -1,10 +1,10 @@
 //! Files that clients hold open, divided by address: an export can hold only so many, as each takes a descriptor.
 
 use crate::fs::{ByteRange, Error, HeldFile, LocalLock, LockFile, LockMode, Outcome};
+use foldhash::HashMap;
 use nfs_proto::v4::Status;
 use oncrpc::PeerGroup;
 use rpc_serving::shares::{Bound, Shares};
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -30,13 +30,14 @@ use crate::fs::{Outcome, Then};
 use crate::{MAX_READ, MAX_WRITE};
 use bytes::Bytes;
 use files::{Files, Release};
+use foldhash::HashMap;
 use local_waits::LocalWaits;
 use locked::SystemRandom;
 use nfs_proto::v4::{ClientId, SessionId, SlotId, Status};
 use nfs4_state::limits::Limits;
 use nfs4_state::{ChannelLimits, Completed, Config, Event, Request, Server, Ticket, Usage};
 use smallvec::SmallVec;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -403,8 +404,8 @@ fn over(
             files: Files::default(),
             local_waits: LocalWaits::default(),
             out: Outbox::default(),
-            retries: HashMap::new(),
-            answers: HashMap::new(),
+            retries: HashMap::default(),
+            answers: HashMap::default(),
             sleep: None,
             is_ending: false,
         }),

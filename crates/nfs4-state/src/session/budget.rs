@@ -7,7 +7,7 @@
 
 use crate::address::AddressKey;
 use crate::limits::MIN_SLOTS;
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 /// Slots of all sessions together, beyond those that each has anyway.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Budget {
             total,
             used: 0,
             recalled: Recalled::default(),
-            addresses: HashMap::new(),
+            addresses: HashMap::default(),
         }
     }
 

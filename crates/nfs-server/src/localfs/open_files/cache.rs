@@ -3,7 +3,7 @@
 use super::holds::{HoldId, Holds};
 use super::node::{Gone, Node};
 use crate::localfs::lru::Lru;
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::sync::Arc;
 
 /// Largest number of removed files whose rows are still to be removed from the table. Rows of
@@ -29,7 +29,7 @@ impl Cache {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             files: Lru::new(capacity),
-            by_inode: HashMap::new(),
+            by_inode: HashMap::default(),
             gone: Vec::new(),
             held: Holds::new(),
             lock_files: 0,

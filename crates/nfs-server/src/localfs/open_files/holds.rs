@@ -13,8 +13,8 @@ use super::node::Node;
 use super::unnamed::Unnamed;
 use crate::fs::FileId;
 use crate::localfs::lru::Lru;
+use foldhash::HashMap;
 use oncrpc::PeerGroup;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -113,7 +113,7 @@ pub(super) struct Holds {
 impl Holds {
     pub(super) fn new() -> Self {
         Self {
-            holds: HashMap::new(),
+            holds: HashMap::default(),
             order: Lru::new(usize::MAX),
             descriptors: 0,
             unnamed: Unnamed::default(),

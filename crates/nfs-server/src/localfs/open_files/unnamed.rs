@@ -1,8 +1,9 @@
 //! Held files that nothing but their descriptors leads to, divided by address.
 
+use foldhash::HashMap;
 use oncrpc::PeerGroup;
 use rpc_serving::by_address::ByAddress;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Keys of the files without a name that stay open, each counted for an address. How many there may be is for the caller to say.
 #[derive(Default)]

@@ -62,12 +62,12 @@ use crate::fs::Attributes;
 use crate::localfs::lru::Lru;
 use barrier::TOO_LONG;
 pub(super) use barrier::passes_barrier;
+use foldhash::HashMap;
 use rustix::fd::BorrowedFd;
 use rustix::fs::inotify::ReadFlags;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use source::{Inotify, Source};
-use std::collections::HashMap;
 #[cfg(not(test))]
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -373,8 +373,8 @@ impl Watches {
                 asked_again: None,
                 buffer: Box::default(),
                 directories: Lru::new(MAX_WATCHES),
-                ids: HashMap::new(),
-                by_watch: HashMap::new(),
+                ids: HashMap::default(),
+                by_watch: HashMap::default(),
                 next_id: 0,
                 noisy: Vec::new(),
                 strays: 0,

@@ -1,10 +1,11 @@
 //! Calls that clients are to get.
 
 use crate::nfs4::state::FileKey;
+use foldhash::HashMap;
 use nfs_proto::v4::{ClientId, SessionId};
 use oncrpc::PeerGroup;
 use rpc_serving::by_address::ByAddress;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 

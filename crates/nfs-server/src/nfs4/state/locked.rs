@@ -6,11 +6,11 @@ use super::{Answer, FileKey, Outbox, Principal};
 use crate::fs::{Error, HeldFile, LocalLock, LockFile};
 use crate::nfs4::callbacks::{Callback, Queue};
 use crate::nfs4::records::Change;
+use foldhash::HashMap;
 use nfs_proto::v4::lock::LockType;
 use nfs_proto::v4::{ClientId, SessionId, SlotId, StateId, Status};
 use nfs4_state::lock::{LockKind, Range};
 use nfs4_state::{Demand, LockError, LockRequest, Locker, OpenRequest, Random, Server, Ticket};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 

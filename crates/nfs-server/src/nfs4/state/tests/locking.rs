@@ -477,7 +477,7 @@ impl Run {
         drop(disk);
         let in_table = self.world.state.with(|locked| {
             // Each owner once, by any of its states that is there.
-            let mut owners = HashMap::new();
+            let mut owners = HashMap::default();
             for &(peer, state) in &self.locks {
                 let state = StateId { seqid: 0, ..state };
                 let locks: Vec<_> = locked.server.locks_of_owner(peer.client, state).collect();
