@@ -162,6 +162,14 @@ impl Turns {
         self.address.turns_of_all.fetch_sub(1, Relaxed);
     }
 
+    /// Counts a turn that the connection has had without waiting for it.
+    pub fn count(&self) {
+        if !self.is_alone() {
+            self.address.lock().taken += 1;
+        }
+        self.address.turns_of_all.fetch_add(1, Relaxed);
+    }
+
     fn is_alone(&self) -> bool {
         self.address.connections.load(Relaxed) <= 1
     }
