@@ -132,17 +132,34 @@ impl Turns {
             return Poll::Ready(());
         }
         let mut state = self.address.lock();
-        if state.first() == self.place && state.taken < state.turns() {
+        let turn = match self.place {
+            // Those that wait have theirs in this round all the same.
+            None if state.taken + state.waiting.len() < state.turns() => Poll::Ready(()),
+            None => {
+                self.place = Some(state.enter(cx.waker()));
+                Poll::Pending
+            }
+            place if state.first() == place && state.taken < state.turns() => {
+                self.place = None;
+                state.waiting.pop_front();
+                Poll::Ready(())
+            }
+            Some(place) => {
+                state.attend(place, cx.waker());
+                Poll::Pending
+            }
+        };
+        if turn.is_ready() {
             self.address.turns_of_all.fetch_add(1, Relaxed);
             state.taken += 1;
-            if self.place.take().is_some() {
-                state.leave_first();
+            if state.waiting.is_empty() {
+                return turn;
             }
-            return Poll::Ready(());
-        }
-        match self.place {
-            None => self.place = Some(state.enter(cx.waker())),
-            Some(place) => state.attend(place, cx.waker()),
+            // The next one would only wait again.
+            if state.taken < state.turns() {
+                state.wake_first();
+                return turn;
+            }
         }
         if !std::mem::replace(&mut state.is_awaited, true) {
             // An event loop that has ended wakes at once.
@@ -150,7 +167,7 @@ impl Turns {
             let round = Waker::from(Arc::clone(&self.address));
             next_round(&mut Context::from_waker(&round));
         }
-        Poll::Pending
+        turn
     }
 
     /// Gives back a turn in which there was nothing to do.
