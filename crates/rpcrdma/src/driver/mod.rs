@@ -156,7 +156,7 @@ struct Delivered {
     more: bool,
 }
 
-/// What a connection has of a turn.
+/// The part of a turn that a connection has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Share {
     None,
@@ -284,7 +284,7 @@ impl<P: Policy> Driver<P> {
         }
     }
 
-    /// What the connection has of its turn after a part of it. What was answered goes out without another one.
+    /// The part of its turn that the connection has after one part. Replies go out without a further turn.
     fn share_after(&self, share: Share, goes_on: bool, delivered: bool) -> Share {
         let Some(turns) = &self.turns else {
             return Share::None;
