@@ -6,11 +6,14 @@
 //! of the address wait in the order in which they came. The event loop tells when a round is over: a
 //! connection that waits may be woken for any other reason, as by I/O, and that begins no round.
 //!
-//! A connection that is alone at its address does not need this, and costs one load of a counter.
+//! Where no other address has had a turn for a while, a round has more of them: each costs a look for I/O,
+//! which a few turns are not worth. Another address that comes then waits for as many turns once.
+//!
+//! A connection that is alone at its address does not need this, and costs a load and a count.
 
 use oncrpc::PeerGroup;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -18,21 +21,41 @@ use std::task::{Context, Poll, Wake, Waker};
 /// connection has before it lets others have theirs.
 pub const TURNS: usize = 4;
 
+/// The same of an address that has been alone on the event loop: the look for I/O then costs little beside them.
+const TURNS_ALONE: usize = 16;
+
+/// Rounds without a turn of another address after which one counts as alone. In less time, a client on the same
+/// machine makes its next call.
+const ROUNDS_ALONE: u32 = 32;
+
 /// The connections of one event loop, by address.
 #[derive(Clone, Debug, Default)]
-pub struct EventLoop(Arc<Mutex<HashMap<PeerGroup, Arc<Address>>>>);
+pub struct EventLoop(Arc<Addresses>);
+
+#[derive(Debug, Default)]
+struct Addresses {
+    by_group: Mutex<HashMap<PeerGroup, Arc<Address>>>,
+    /// Turns of all of them so far.
+    turns: Arc<AtomicU64>,
+}
 
 /// The connections of one address on one event loop.
 #[derive(Debug, Default)]
 struct Address {
     connections: AtomicUsize,
     state: Mutex<State>,
+    /// Turns of all addresses so far.
+    turns_of_all: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// Turns in this round.
     taken: usize,
+    /// Turns of all addresses before this round.
+    before: u64,
+    /// Rounds until now in which no other address had a turn.
+    rounds_alone: u32,
     /// The event loop will tell when the round is over.
     is_awaited: bool,
     /// Connections that wait for a turn.
@@ -54,7 +77,13 @@ impl EventLoop {
     /// Adds a connection of a peer in `group`.
     pub fn join(&self, group: PeerGroup) -> Turns {
         let mut addresses = self.lock();
-        let address = Arc::clone(addresses.entry(group).or_default());
+        let address = addresses.entry(group).or_insert_with(|| {
+            Arc::new(Address {
+                turns_of_all: Arc::clone(&self.0.turns),
+                ..Address::default()
+            })
+        });
+        let address = Arc::clone(address);
         address.connections.fetch_add(1, Relaxed);
         drop(addresses);
         Turns {
@@ -66,7 +95,8 @@ impl EventLoop {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<PeerGroup, Arc<Address>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let by_group = self.0.by_group.lock();
+        by_group.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,7 +114,7 @@ impl Wake for Address {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let mut state = self.lock();
-        (state.taken, state.is_awaited) = (0, false);
+        state.begin_round(self.turns_of_all.load(Relaxed));
         state.wake_first();
     }
 }
@@ -98,19 +128,38 @@ impl Turns {
         next_round: impl FnOnce(&mut Context<'_>),
     ) -> Poll<()> {
         if self.place.is_none() && self.is_alone() {
+            self.address.turns_of_all.fetch_add(1, Relaxed);
             return Poll::Ready(());
         }
         let mut state = self.address.lock();
-        if state.first() == self.place && state.taken < TURNS {
-            state.taken += 1;
-            if self.place.take().is_some() {
-                state.leave_first();
+        let turn = match self.place {
+            // Those that wait have theirs in this round all the same.
+            None if state.taken + state.waiting.len() < state.turns() => Poll::Ready(()),
+            None => {
+                self.place = Some(state.enter(cx.waker()));
+                Poll::Pending
             }
-            return Poll::Ready(());
-        }
-        match self.place {
-            None => self.place = Some(state.enter(cx.waker())),
-            Some(place) => state.attend(place, cx.waker()),
+            place if state.first() == place && state.taken < state.turns() => {
+                self.place = None;
+                state.waiting.pop_front();
+                Poll::Ready(())
+            }
+            Some(place) => {
+                state.attend(place, cx.waker());
+                Poll::Pending
+            }
+        };
+        if turn.is_ready() {
+            self.address.turns_of_all.fetch_add(1, Relaxed);
+            state.taken += 1;
+            if state.waiting.is_empty() {
+                return turn;
+            }
+            // The next one would only wait again.
+            if state.taken < state.turns() {
+                state.wake_first();
+                return turn;
+            }
         }
         if !std::mem::replace(&mut state.is_awaited, true) {
             // An event loop that has ended wakes at once.
@@ -118,7 +167,7 @@ impl Turns {
             let round = Waker::from(Arc::clone(&self.address));
             next_round(&mut Context::from_waker(&round));
         }
-        Poll::Pending
+        turn
     }
 
     /// Gives back a turn in which there was nothing to do.
@@ -127,6 +176,15 @@ impl Turns {
             let mut state = self.address.lock();
             state.taken = state.taken.saturating_sub(1);
         }
+        self.address.turns_of_all.fetch_sub(1, Relaxed);
+    }
+
+    /// Counts a turn that the connection has had without waiting for it.
+    pub fn count(&self) {
+        if !self.is_alone() {
+            self.address.lock().taken += 1;
+        }
+        self.address.turns_of_all.fetch_add(1, Relaxed);
     }
 
     fn is_alone(&self) -> bool {
@@ -135,6 +193,24 @@ impl Turns {
 }
 
 impl State {
+    /// Begins a round, after so many turns of all addresses.
+    fn begin_round(&mut self, turns_of_all: u64) {
+        let of_others = turns_of_all.wrapping_sub(self.before) != self.taken as u64;
+        self.rounds_alone = match of_others {
+            true => 0,
+            false => self.rounds_alone.saturating_add(1),
+        };
+        (self.before, self.taken, self.is_awaited) = (turns_of_all, 0, false);
+    }
+
+    /// Turns that the address has in this round.
+    fn turns(&self) -> usize {
+        match self.rounds_alone >= ROUNDS_ALONE {
+            true => TURNS_ALONE,
+            false => TURNS,
+        }
+    }
+
     fn enter(&mut self, waker: &Waker) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -226,26 +302,33 @@ mod tests {
     impl Sim {
         /// Connections of these addresses.
         fn new(addresses: &[u8]) -> Self {
-            let (event_loop, runtime) = (EventLoop::default(), Runtime::default());
-            let all = addresses.iter().enumerate().map(|(number, last)| Busy {
-                turns: Some(event_loop.join(PeerGroup::of([127, 0, 0, *last].into()))),
-                task: Arc::new(Task {
-                    number,
-                    is_ready: AtomicBool::new(false),
-                    ready: Arc::clone(&runtime.ready),
-                }),
+            let mut sim = Self {
+                event_loop: EventLoop::default(),
+                runtime: Runtime::default(),
+                all: Vec::new(),
+            };
+            for last in addresses {
+                sim.join(*last);
+            }
+            sim
+        }
+
+        /// Adds a connection of this address. Returns its number.
+        fn join(&mut self, last: u8) -> usize {
+            let number = self.all.len();
+            let task = Arc::new(Task {
+                number,
+                is_ready: AtomicBool::new(false),
+                ready: Arc::clone(&self.runtime.ready),
+            });
+            Arc::clone(&task).wake();
+            let group = PeerGroup::of([127, 0, 0, last].into());
+            self.all.push(Busy {
+                turns: Some(self.event_loop.join(group)),
+                task,
                 had: 0,
             });
-            let all = all.collect();
-            let sim = Self {
-                event_loop,
-                runtime,
-                all,
-            };
-            sim.all
-                .iter()
-                .for_each(|busy| Arc::clone(&busy.task).wake());
-            sim
+            number
         }
 
         /// Runs what is ready, and lets those come that wait for the next round. Returns the
@@ -323,6 +406,30 @@ mod tests {
     }
 
     #[test]
+    fn address_alone_for_a_while_has_more_turns_until_another_comes() {
+        const BUSY: usize = 2 * TURNS_ALONE;
+        let mut sim = Sim::new(&[1; BUSY]);
+        for _ in 0..ROUNDS_ALONE {
+            assert_eq!(sim.round().len(), TURNS);
+        }
+        assert_eq!(sim.round().len(), TURNS_ALONE);
+        let other = sim.join(2);
+        let had = sim.round();
+        assert!(
+            had.contains(&other) && had.len() <= TURNS_ALONE + 1,
+            "{had:?}"
+        );
+        for _ in 0..2 * ROUNDS_ALONE {
+            assert_eq!(sim.round().len(), TURNS + 1);
+        }
+        sim.all[other].turns = None;
+        for _ in 0..ROUNDS_ALONE {
+            assert_eq!(sim.round().len(), TURNS);
+        }
+        assert_eq!(sim.round().len(), TURNS_ALONE);
+    }
+
+    #[test]
     fn address_with_one_connection_has_a_turn_whenever_it_wants() {
         let event_loop = EventLoop::default();
         let mut alone = event_loop.join(PeerGroup::of([127, 0, 0, 1].into()));
@@ -372,8 +479,12 @@ mod tests {
                 let had = sim.round_with_wakes(wakes.iter().map(|wake| wake % addresses.len()));
                 for address in 0..4 {
                     let count = |of: &[usize]| of.iter().filter(|&&of| addresses[of] == address).count();
+                    let most = match count(&there) == there.len() {
+                        true => TURNS_ALONE,
+                        false => TURNS,
+                    };
                     // One alone has a turn whenever it is woken.
-                    prop_assert!(count(&there) == 1 || count(&had) <= TURNS);
+                    prop_assert!(count(&there) == 1 || count(&had) <= most);
                 }
                 if let Some(busy) = sim.all.get_mut(leaves) {
                     busy.turns = None;

@@ -219,6 +219,15 @@ impl<O: Owner> Connection<O> {
         }
     }
 
+    /// Frees memory of tables and queues that are empty.
+    pub(crate) fn trim(&mut self) {
+        self.responder.trim();
+        self.shared.posts.trim();
+        if self.shared.calls.is_empty() {
+            self.shared.calls = VecDeque::new();
+        }
+    }
+
     /// Replaces the agreed parameters.
     pub(crate) fn agree(&mut self, agreed: Agreed) {
         if !agreed.plans_as(&self.shared.agreed) {

@@ -109,6 +109,15 @@ impl Posts {
         }
     }
 
+    /// Frees empty queues.
+    pub(crate) fn trim(&mut self) {
+        for queue in [&mut self.receives, &mut self.queue] {
+            if queue.is_empty() {
+                *queue = VecDeque::new();
+            }
+        }
+    }
+
     pub(crate) fn push(&mut self, work: WorkRequest) {
         match work {
             WorkRequest::Receive { .. } => self.receives.push_back(work),

@@ -26,7 +26,10 @@ impl Xids {
 /// that makes up XIDs causes at most [`reach`](Self::reach) probes.
 #[derive(Debug)]
 pub(crate) struct XidTable {
+    /// None before the first entry: a server may never call its client.
     slots: Box<[Option<(u32, u32)>]>,
+    /// Number of slots, once there is an entry.
+    size: usize,
     /// Largest distance of an entry from the slot of its XID.
     reach: usize,
     len: usize,
@@ -35,22 +38,22 @@ pub(crate) struct XidTable {
 impl XidTable {
     /// Creates a table for up to `calls` calls.
     pub(crate) fn new(calls: usize) -> Self {
-        let slots = (calls.max(8) * 2).next_power_of_two();
         Self {
-            slots: vec![None; slots].into(),
+            slots: Box::default(),
+            size: (calls.max(8) * 2).next_power_of_two(),
             reach: 0,
             len: 0,
         }
     }
 
     fn slot(&self, xid: u32, step: usize) -> usize {
-        (xid as usize).wrapping_add(step) & (self.slots.len() - 1)
+        (xid as usize).wrapping_add(step) & (self.size - 1)
     }
 
     fn find(&self, xid: u32) -> Option<usize> {
         (0..=self.reach)
             .map(|step| self.slot(xid, step))
-            .find(|&slot| matches!(self.slots[slot], Some((other, _)) if other == xid))
+            .find(|&slot| matches!(self.slots.get(slot), Some(&Some((other, _))) if other == xid))
     }
 
     /// Returns the value of this XID.
@@ -61,8 +64,11 @@ impl XidTable {
 
     /// Inserts an entry. Returns false if the XID exists or the table is full.
     pub(crate) fn insert(&mut self, xid: u32, value: u32) -> bool {
-        if self.len == self.slots.len() || self.find(xid).is_some() {
+        if self.len == self.size || self.find(xid).is_some() {
             return false;
+        }
+        if self.slots.is_empty() {
+            self.slots = vec![None; self.size].into();
         }
         let step = (0..self.slots.len())
             .find(|&step| self.slots[self.slot(xid, step)].is_none())

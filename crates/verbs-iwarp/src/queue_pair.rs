@@ -40,7 +40,8 @@ pub(crate) struct IwarpQp {
     endpoint: Endpoint,
     limits: Limits,
     peer: SocketAddr,
-    description: String,
+    /// Revision of MPA, in words.
+    revision: &'static str,
     timers: Timers,
     /// The socket took less than there was: there is no use in trying again before it says so.
     blocked: bool,
@@ -137,7 +138,7 @@ impl IwarpQp {
                 ..base
             },
             peer,
-            description: describe(agreed, &endpoint),
+            revision: revision(agreed),
             timers: Timers::new(config),
             blocked: false,
             moved_early: false,
@@ -499,7 +500,17 @@ impl QueuePair for IwarpQp {
     }
 
     fn describe(&self) -> String {
-        self.description.clone()
+        let config = self.endpoint.config();
+        let crc = match (config.crc, config.strict) {
+            (false, _) => "no CRC",
+            (true, false) => "CRC32C",
+            (true, true) => "CRC32C strict",
+        };
+        let markers = if config.markers { ", markers" } else { "" };
+        format!(
+            "iWARP over TCP, MPA revision {}, {crc}{markers}, IRD {}, ORD {}, ULPDU up to {}",
+            self.revision, config.ird, config.ord, config.max_ulpdu
+        )
     }
 }
 
@@ -523,21 +534,11 @@ fn lost(error: io::Error) -> CloseReason {
     CloseReason::Lost(Reason::new(loss).with_detail(error))
 }
 
-fn describe(agreed: &Agreed, endpoint: &Endpoint) -> String {
-    let config = endpoint.config();
-    let revision = match (agreed.revision, agreed.enhanced) {
+/// The revision of MPA in words.
+fn revision(agreed: &Agreed) -> &'static str {
+    match (agreed.revision, agreed.enhanced) {
         (Revision::One, _) => "1",
         (Revision::Two, false) => "2",
         (Revision::Two, true) => "2 enhanced",
-    };
-    let crc = match (config.crc, config.strict) {
-        (false, _) => "no CRC",
-        (true, false) => "CRC32C",
-        (true, true) => "CRC32C strict",
-    };
-    let markers = if config.markers { ", markers" } else { "" };
-    format!(
-        "iWARP over TCP, MPA revision {revision}, {crc}{markers}, IRD {}, ORD {}, ULPDU up to {}",
-        config.ird, config.ord, config.max_ulpdu
-    )
+    }
 }

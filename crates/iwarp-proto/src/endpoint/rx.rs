@@ -243,6 +243,8 @@ impl Endpoint {
         }
         let read = self.rx.read(&mut self.places, io)?;
         if read == 0 {
+            // Its owner may have to wait for others, with thousands whose peers have gone at once.
+            self.rx.release();
             self.end_of_stream();
             return Ok(0);
         }

@@ -124,6 +124,18 @@ impl<O: Owner> Responder<O> {
         }
     }
 
+    /// Frees empty tables.
+    pub(crate) fn trim(&mut self) {
+        if self.calls.is_empty() {
+            *self = Self {
+                calls: Slab::new(),
+                for_memory: VecDeque::new(),
+                for_read: VecDeque::new(),
+                ..*self
+            };
+        }
+    }
+
     /// Returns the number of calls in service.
     pub(crate) fn len(&self) -> usize {
         self.calls.len()

@@ -41,9 +41,9 @@ use outgoing::Outgoing;
 use owner::Connection;
 use pulling::Pulling;
 use rpc_serving::turns::Turns;
-use spin::{Idle, Spinner, Wait, after_others, begin_turn};
+use spin::{Idle, Spinner, Wait, after_others, begin_turn, poll_turn};
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
@@ -156,6 +156,24 @@ struct Delivered {
     more: bool,
 }
 
+/// The part of a turn that a connection has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Share {
+    None,
+    Turn,
+    /// Its end, in which goes out what was answered in it.
+    Rest,
+}
+
+/// The end of a wait.
+#[derive(Clone, Copy, Default)]
+struct Parked {
+    /// Others could run meanwhile.
+    waited: bool,
+    /// It ended with a turn of the connection.
+    has_turn: bool,
+}
+
 impl<P: Policy> Driver<P> {
     pub(crate) fn new(
         endpoint: Endpoint,
@@ -202,10 +220,13 @@ impl<P: Policy> Driver<P> {
         let waker = std::future::poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
         let mut turns = 0;
         let mut more = false;
+        let mut share = Share::None;
         self.spinner.busy();
         self.now = clock::now();
         loop {
-            if let Some(turns) = &mut self.turns {
+            if share == Share::None
+                && let Some(turns) = &mut self.turns
+            {
                 begin_turn(turns).await;
             }
             self.endpoint.check()?;
@@ -232,13 +253,13 @@ impl<P: Policy> Driver<P> {
             }
             // After a turn that only sent, all that could bring work ends a wait, too.
             let goes_on = delivered.any || turn == Turn::Moved;
+            share = self.share_after(share, goes_on, delivered.any);
             let idle = if turns == LOOK_AROUND {
                 turns = 0;
                 Idle::Yielded
             } else if goes_on {
                 continue;
             } else {
-                self.turns.as_ref().inspect(|turns| turns.give_back());
                 self.spinner.idle(self.waits_for()).await
             };
             if idle == Idle::Again {
@@ -250,13 +271,32 @@ impl<P: Policy> Driver<P> {
                 && !self.endpoint.post()
                 && !self.endpoint.connection.has_replies()
             {
-                if self.park().await? {
+                let parked = self.park().await?;
+                if parked.waited {
                     turns = 0;
+                }
+                if parked.has_turn {
+                    share = Share::Turn;
                 }
                 self.was_woken = true;
                 self.spinner.busy();
             }
         }
+    }
+
+    /// The part of its turn that the connection has after one part. Replies go out without a further turn.
+    fn share_after(&self, share: Share, goes_on: bool, delivered: bool) -> Share {
+        let Some(turns) = &self.turns else {
+            return Share::None;
+        };
+        match (share, goes_on) {
+            (Share::Rest, true) => turns.count(),
+            (Share::Rest, false) => {}
+            (_, true) if delivered => return Share::Rest,
+            (_, true) => {}
+            (_, false) => turns.give_back(),
+        }
+        Share::None
     }
 
     /// Events that end a wait which begins now.
@@ -427,19 +467,30 @@ impl<P: Policy> Driver<P> {
         }
     }
 
-    /// Waits for work or the next deadline. Returns whether others could run meanwhile.
-    async fn park(&mut self) -> Result<bool, CloseReason> {
+    /// Waits for work or the next deadline. Who is woken has its turn first: what it reads from its socket would
+    /// take memory while it waits for that.
+    async fn park(&mut self) -> Result<Parked, CloseReason> {
         let until = self.deadlines.next();
         let until = until.unwrap_or_else(|| self.now + NO_DEADLINE);
         // Mostly it is later each time: then the timer may as well come too early once.
         if self.timer.is_elapsed() || until < self.timer.deadline().into_std() {
             self.timer.as_mut().reset(until.into());
         }
-        let mut waited = false;
+        let mut parked = Parked::default();
         std::future::poll_fn(|cx| {
             let Self {
-                endpoint, answers, ..
+                endpoint,
+                answers,
+                turns,
+                ..
             } = self;
+            if parked.waited
+                && !parked.has_turn
+                && let Some(turns) = turns
+            {
+                ready!(poll_turn(turns, cx));
+                parked.has_turn = true;
+            }
             if answers.in_flight() > 0
                 && let Poll::Ready(answered) = answers.poll(cx, &mut endpoint.connection)
             {
@@ -453,10 +504,13 @@ impl<P: Policy> Driver<P> {
             if ready {
                 return Poll::Ready(Ok(()));
             }
-            waited = true;
+            if std::mem::take(&mut parked.has_turn) {
+                self.turns.as_ref().inspect(|turns| turns.give_back());
+            }
+            parked.waited = true;
             Poll::Pending
         })
         .await?;
-        Ok(waited)
+        Ok(parked)
     }
 }

@@ -11,7 +11,7 @@ use rpc_serving::turns::Turns;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// How long to poll before waiting. On a quiet machine nothing shorter helps the 99th percentile.
@@ -211,7 +211,12 @@ fn several_cpus() -> bool {
 
 /// Waits for a turn, if other connections of its address may have theirs.
 pub(crate) async fn begin_turn(turns: &mut Turns) {
-    std::future::poll_fn(|cx| turns.poll_begin(cx, next_round)).await;
+    std::future::poll_fn(|cx| poll_turn(turns, cx)).await;
+}
+
+/// The same, as a poll.
+pub(crate) fn poll_turn(turns: &mut Turns, cx: &mut Context<'_>) -> Poll<()> {
+    turns.poll_begin(cx, next_round)
 }
 
 /// Wakes the task once those that are ready have run and the runtime has looked for I/O.
@@ -225,11 +230,11 @@ pub(crate) async fn after_others() {
     let mut waited = false;
     std::future::poll_fn(|cx| {
         if waited {
-            return std::task::Poll::Ready(());
+            return Poll::Ready(());
         }
         waited = true;
         cx.waker().wake_by_ref();
-        std::task::Poll::Pending
+        Poll::Pending
     })
     .await;
 }

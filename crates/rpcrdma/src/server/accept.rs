@@ -134,7 +134,13 @@ impl Acceptor {
             admitted,
             load: worker.shared.carry(),
         };
-        worker.spawn(arrival.run(incoming, ends));
+        // In memory of its own, which is free again once the connection is established.
+        let established = Box::pin(arrival.establish(incoming, ends));
+        worker.spawn(async {
+            if let Some(serving) = established.await {
+                serving.run().await;
+            }
+        });
     }
 }
 
@@ -155,13 +161,6 @@ struct Arrival {
 }
 
 impl Arrival {
-    async fn run(self, incoming: Box<dyn Incoming>, ends: Ends) {
-        // In memory of its own, which is free again once the connection is established.
-        if let Some(serving) = Box::pin(self.establish(incoming, ends)).await {
-            serving.run().await;
-        }
-    }
-
     async fn establish(
         mut self,
         incoming: Box<dyn Incoming>,

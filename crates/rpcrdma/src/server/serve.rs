@@ -280,7 +280,12 @@ impl Policy for Answering {
         self.sent
             .store(endpoint.qp.io_counters().bytes_out, Relaxed);
         let draining = self.drain_until.is_some();
-        deadlines.set(Deadline::Publish, self.tally.look(now, endpoint, draining));
+        let publish = self.tally.look(now, endpoint, draining);
+        deadlines.set(Deadline::Publish, publish);
+        if publish.is_none() && endpoint.connection.calls_in() == 0 {
+            // A moment after its last call, and now and then between two calls.
+            endpoint.connection.trim();
+        }
         self.before_replies(endpoint);
         if let Some(back) = &self.back {
             back.look_around(now, &endpoint.connection)?;

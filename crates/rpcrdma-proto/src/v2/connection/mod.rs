@@ -327,6 +327,11 @@ impl<O: Owner> Connection<O> {
         self.core.shared.posts.is_empty()
     }
 
+    /// Frees memory of tables and queues that are empty. For when the peer makes no calls for a while.
+    pub fn trim(&mut self) {
+        self.core.trim();
+    }
+
     /// Returns why the connection must be closed, if it must.
     pub fn violation(&self) -> Option<Violation> {
         self.core.shared.violation
