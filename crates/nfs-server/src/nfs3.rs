@@ -470,16 +470,7 @@ impl Nfs3 {
                     tally
                 )
             }
-            Procedure::Read => {
-                serve!(
-                    self,
-                    call,
-                    args::Read,
-                    read,
-                    data::write_read,
-                    data::tally_read
-                )
-            }
+            Procedure::Read => self.read(call),
             Procedure::Write => {
                 serve!(self, call, args::Write, write, write, data::tally_write)
             }
