@@ -136,6 +136,7 @@ impl Wire<'_> for Attributes {
         })
     }
 
+    #[inline]
     #[allow(
         clippy::cast_possible_truncation,
         reason = "the halves are taken apart"

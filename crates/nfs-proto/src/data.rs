@@ -73,6 +73,7 @@ macro_rules! eligible {
                 w.item(self.0.clone().into_gather());
             }
 
+            #[inline]
             fn hand_over(self, w: &mut Writer) {
                 w.item(self.into_gather());
             }

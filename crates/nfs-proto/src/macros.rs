@@ -27,6 +27,7 @@ macro_rules! xdr_struct {
                 $( $crate::Wire::write(&self.$field, w); )*
             }
 
+            #[inline]
             fn hand_over(self, w: &mut oncrpc::xdr::Writer) {
                 $( $crate::Wire::hand_over(self.$field, w); )*
             }
@@ -61,6 +62,7 @@ macro_rules! xdr_struct {
                 $( $crate::Wire::write(&self.$field, w); )*
             }
 
+            #[inline]
             fn hand_over(self, w: &mut oncrpc::xdr::Writer) {
                 $( $crate::Wire::hand_over(self.$field, w); )*
             }

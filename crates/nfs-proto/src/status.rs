@@ -157,6 +157,7 @@ impl<'a, T: Wire<'a>, F: Wire<'a>> Wire<'a> for Result<T, Failed<F>> {
         }
     }
 
+    #[inline]
     fn hand_over(self, w: &mut Writer) {
         match self {
             Ok(value) => {

@@ -7,6 +7,7 @@ use crate::client_options::{ClientOptions, ExportOptions};
 use crate::export_metrics::{ExportCounters, ExportStats, Slot};
 use crate::fs::{FileId, FileSystem};
 use crate::handle::HandleKey;
+use crate::recent::Recent;
 use arc_swap::{ArcSwap, Guard};
 pub(crate) use mounts::Crossing;
 use mounts::{Above, Mounts};
@@ -19,6 +20,7 @@ use std::cell::Cell;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Why an export is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +56,9 @@ struct Inner {
 /// A version of the list: exports and mounts at one moment.
 #[derive(Clone, Default)]
 pub(crate) struct List {
+    /// Number that no other list has, once this one can be found: a call is judged by it and with it, and what was judged with an
+    /// earlier list counts no more.
+    number: u64,
     pub(crate) exports: Vec<Export>,
     absent: Vec<Absent>,
     /// Paths of file systems that were unmounted, as clients see them.
@@ -142,6 +147,28 @@ impl Deref for ServedExport {
     }
 }
 
+/// All on which the rights of a caller depend: the list with its rules, and what [`ExportOptions::for_caller`] looks at.
+#[derive(Clone, Copy, PartialEq)]
+struct Rights {
+    list: u64,
+    export: u32,
+    address: IpAddr,
+    local_uid: Option<u32>,
+}
+
+/// An export that serves a caller.
+#[derive(Clone, Copy)]
+struct Admitted {
+    index: usize,
+    slot: Slot,
+    options: ClientOptions,
+}
+
+thread_local! {
+    /// Callers that were served last. Who was refused is judged anew.
+    static RECENT: Recent<Rights, Admitted> = const { Recent::new() };
+}
+
 impl Exports {
     /// Creates an empty list. Handles are sealed with `key`.
     pub fn new(key: HandleKey) -> Self {
@@ -220,7 +247,9 @@ impl Exports {
     }
 
     fn with_list(&self, mut list: List) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         let other = self.none();
+        list.number = NEXT.fetch_add(1, Relaxed);
         list.pseudo = Arc::new(PseudoTree::of(
             list.named().map(|(name, number, _)| (name, number)),
         ));
@@ -331,6 +360,33 @@ impl List {
     /// Returns the index of an export and the rights of a caller. Sets `slot` to that of the counters, if the export
     /// exists, also if the caller may not use it.
     pub(crate) fn admit(
+        &self,
+        id: u32,
+        caller: &Caller,
+        slot: &Cell<Option<Slot>>,
+    ) -> Result<(usize, ClientOptions), Status> {
+        let rights = Rights {
+            list: self.number,
+            export: id,
+            address: caller.addr.ip(),
+            local_uid: caller.local_uid,
+        };
+        let number = caller.connection.number().wrapping_add(id.into());
+        if let Some(again) = RECENT.with(|recent| recent.answer(number, |other| *other == rights)) {
+            slot.set(Some(again.slot));
+            return Ok((again.index, again.options));
+        }
+        let (index, options) = self.judge(id, caller, slot)?;
+        let admitted = Admitted {
+            index,
+            slot: self.exports[index].slot,
+            options,
+        };
+        RECENT.with(|recent| recent.remember(number, rights, admitted));
+        Ok((index, options))
+    }
+
+    fn judge(
         &self,
         id: u32,
         caller: &Caller,
@@ -506,7 +562,7 @@ fn below<'p>(path: &'p [u8], name: &[u8]) -> Option<&'p [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MemFs;
+    use crate::{AccessList, MemFs, Squash};
     use std::num::NonZeroU32;
 
     fn exports(names: &[&str]) -> Result<Exports, ExportError> {
@@ -529,6 +585,90 @@ mod tests {
         let found =
             found.map(|(name, rest)| (name.to_owned(), rest.trim_start_matches('/').to_owned()));
         assert_eq!(resolved, found);
+    }
+
+    /// Checks with which rights a caller is served, when it comes and when it comes again.
+    #[track_caller]
+    fn check_rights(exports: &Exports, caller: &Caller, rights: Result<(bool, Squash), Status>) {
+        for _ in 0..2 {
+            let slot = Cell::new(None);
+            let list = exports.current();
+            let admitted = list.admit(export_number(&list, "/data"), caller, &slot);
+            let admitted = admitted.map(|(index, options)| {
+                assert_eq!(slot.get(), Some(list.exports[index].slot));
+                assert_eq!(list.exports[index].name, "/data");
+                (options.read_only, options.squash)
+            });
+            assert_eq!(admitted, rights);
+        }
+    }
+
+    fn export_number(list: &List, name: &str) -> u32 {
+        let mut named = list.named();
+        named
+            .find(|(other, ..)| *other == name)
+            .map_or_else(|| id_of(name), |(_, number, _)| number)
+    }
+
+    #[test]
+    fn replaced_list_counts_for_the_next_call_of_a_caller_that_was_served() {
+        let exports = exports(&["/data"]).unwrap();
+        let caller = Caller::new(([127, 0, 0, 1], 700).into());
+        let replace = |options: ExportOptions| {
+            let fs = Arc::new(MemFs::new(1 << 20));
+            exports.replace(&exports.none().with("/data", fs, options).unwrap());
+        };
+        let usual = Ok((false, Squash::Root));
+        check_rights(&exports, &caller, usual);
+        replace(ExportOptions::default().with_read_only(true));
+        check_rights(&exports, &caller, Ok((true, Squash::Root)));
+        replace(ExportOptions::default().with_squash(Squash::All));
+        check_rights(&exports, &caller, Ok((false, Squash::All)));
+        replace(ExportOptions::default().with_allow(AccessList::new([])));
+        check_rights(&exports, &caller, Err(Status::Access));
+        replace(ExportOptions::default());
+        check_rights(&exports, &caller, usual);
+        let absent = exports.none();
+        let absent = absent.with_absent("/data", "gone", ExportOptions::default());
+        exports.replace(&absent.unwrap());
+        check_rights(&exports, &caller, Err(Status::Jukebox));
+        // At another place of the list.
+        let two = self::exports(&["/other", "/data"]).unwrap();
+        exports.replace(&two);
+        check_rights(&exports, &caller, usual);
+        exports.replace(&exports.none());
+        check_rights(&exports, &caller, Err(Status::Stale));
+    }
+
+    #[test]
+    fn rights_are_those_of_the_address_and_user_that_call() {
+        let only = "192.0.2.1".parse().unwrap();
+        let options = ExportOptions::default()
+            .with_squash(Squash::RemoteRoot)
+            .with_allow(AccessList::new([only]));
+        let none = Exports::new(HandleKey::random().unwrap());
+        let fs = Arc::new(MemFs::new(1 << 20));
+        let exports = none.with("/data", fs, options).unwrap();
+        let remote = Caller::new(([192, 0, 2, 1], 700).into());
+        // On the same connection, so that it has the same place among those that are remembered.
+        let root = Caller {
+            local_uid: Some(0),
+            ..remote
+        };
+        let user = Caller {
+            local_uid: Some(1),
+            ..remote
+        };
+        let other = Caller {
+            addr: ([192, 0, 2, 2], 700).into(),
+            ..remote
+        };
+        for _ in 0..2 {
+            check_rights(&exports, &remote, Ok((false, Squash::Root)));
+            check_rights(&exports, &root, Ok((false, Squash::None)));
+            check_rights(&exports, &user, Ok((false, Squash::Root)));
+            check_rights(&exports, &other, Err(Status::Access));
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! inode number.
 
 use crate::fs::FileId;
+use crate::recent::Recent;
 use nfs_proto::limits::MAX_HANDLE;
 use nfs_proto::{FileHandle, Status};
 use rustix::fd::{AsFd, OwnedFd};
@@ -37,6 +38,11 @@ const _: () = assert!(HANDLE_FRAME + FileId::MAX == MAX_HANDLE as usize);
 /// The key that seals file handles.
 #[derive(Clone)]
 pub struct HandleKey([u8; Self::LEN]);
+
+thread_local! {
+    /// Codes of handles that came last, by key and body.
+    static RECENT_CODES: Recent<([u8; HandleKey::LEN], FileHandle), [u8; CODE]> = const { Recent::new() };
+}
 
 /// Why the key cannot be loaded or created.
 #[derive(Debug, thiserror::Error)]
@@ -218,14 +224,34 @@ impl HandleKey {
             return Err(Status::BadHandle);
         }
         // Compared as one number: the time taken does not depend on where the codes differ.
-        let differs = u128::from_ne_bytes(*code) ^ u128::from_ne_bytes(self.code(body));
+        let differs = u128::from_ne_bytes(*code) ^ u128::from_ne_bytes(self.code_again(body));
         if differs != 0 || format != FORMAT {
             return Err(Status::Stale);
         }
         Ok((u32::from_be_bytes(*export), file))
     }
 
-    fn code(&self, body: &[u8]) -> [u8; 16] {
+    /// Like [`code`](Self::code), for the body of a handle that a client has sent: most come again and again. What is remembered is
+    /// the right code, whatever the client's was, so that this one is compared in each call.
+    fn code_again(&self, body: &[u8]) -> [u8; CODE] {
+        let (words, _) = body.as_chunks();
+        let number = words.iter().fold(0, |sum: u64, word| {
+            sum.wrapping_add(u64::from_ne_bytes(*word))
+        });
+        RECENT_CODES.with(|recent| {
+            let again = recent.answer(number, |(key, other)| *key == self.0 && **other == *body);
+            again.unwrap_or_else(|| {
+                let code = self.code(body);
+                // The body of a handle is shorter than a handle.
+                if let Some(body) = FileHandle::new(body) {
+                    recent.remember(number, (self.0, body), code);
+                }
+                code
+            })
+        })
+    }
+
+    fn code(&self, body: &[u8]) -> [u8; CODE] {
         // Hashed in one call: an incremental hasher buffers partial words and costs twice as much.
         SipHasher24::new_with_key(&self.0).hash(body).as_bytes()
     }
@@ -291,6 +317,23 @@ mod tests {
             let mut forged = handle.to_vec();
             forged[bit / 8] ^= 1 << (bit % 8);
             assert!(key.open(&forged).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn handle_is_refused_also_if_the_right_one_came_before() {
+        let (key, other_key) = (HandleKey([7; 16]), HandleKey([8; 16]));
+        let handle = key.seal(1, file());
+        for bit in 0..handle.len() * 8 {
+            for _ in 0..2 {
+                assert_eq!(key.open(&handle), Ok((1, file())));
+                assert_eq!(other_key.open(&handle), Err(Status::Stale));
+            }
+            let mut forged = handle.to_vec();
+            forged[bit / 8] ^= 1 << (bit % 8);
+            for _ in 0..2 {
+                assert!(key.open(&forged).is_err(), "bit {bit}");
+            }
         }
     }
 

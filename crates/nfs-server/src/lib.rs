@@ -61,6 +61,7 @@ mod mount3;
 mod nfs3;
 mod nfs4;
 mod permission;
+mod recent;
 mod state_dir;
 mod user_groups;
 

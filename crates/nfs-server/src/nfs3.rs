@@ -361,11 +361,15 @@ impl Program for Nfs3 {
     }
 
     fn call(&self, mut call: Call) -> Answer {
+        self.call_in_place(&mut call)
+    }
+
+    fn call_in_place(&self, call: &mut Call) -> Answer {
         let Ok(procedure) = Procedure::try_from(call.proc) else {
-            return Answer::Now(call.proc_unavail());
+            return Answer::Now(call.take().proc_unavail());
         };
         let sample = Sample::take();
-        let answer = self.answer(procedure, &mut call);
+        let answer = self.answer(procedure, call);
         if let Answer::Now(reply) = &answer {
             self.metrics.answered(procedure as u32, reply, sample);
         }
@@ -466,16 +470,7 @@ impl Nfs3 {
                     tally
                 )
             }
-            Procedure::Read => {
-                serve!(
-                    self,
-                    call,
-                    args::Read,
-                    read,
-                    data::write_read,
-                    data::tally_read
-                )
-            }
+            Procedure::Read => self.read(call),
             Procedure::Write => {
                 serve!(self, call, args::Write, write, write, data::tally_write)
             }

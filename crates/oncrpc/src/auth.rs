@@ -40,6 +40,7 @@ impl<'a> OpaqueAuth<'a> {
     /// # Errors
     ///
     /// [`Error::TooLong`] if the body exceeds [`MAX_AUTH_BODY`].
+    #[inline]
     pub fn parse(r: &mut Reader<'a>) -> Result<Self, Error> {
         Ok(Self {
             flavour: r.u32()?,
@@ -89,16 +90,25 @@ impl Credential {
     ///
     /// If the body is invalid for its flavour: the call must be denied with [`AuthStat::BadCred`].
     pub fn parse(auth: OpaqueAuth<'_>) -> Result<Self, AuthStat> {
-        match auth.flavour {
+        let mut parsed = Self::None;
+        parsed.read(auth)?;
+        Ok(parsed)
+    }
+
+    /// Becomes the credential that was received, without being moved: it is large.
+    pub(crate) fn read(&mut self, auth: OpaqueAuth<'_>) -> Result<(), AuthStat> {
+        *self = match auth.flavour {
             // RFC 5531 §10.1 recommends an empty body and gives no meaning to another.
-            AUTH_NONE => Ok(Self::None),
-            AUTH_SYS => AuthSys::parse(auth.body)
-                .map(Self::Sys)
-                .map_err(|_| AuthStat::BadCred),
-            flavour => Ok(Self::Other {
+            AUTH_NONE => Self::None,
+            AUTH_SYS => Self::Sys(AuthSys::default()),
+            flavour => Self::Other {
                 flavour,
                 body: auth.body.into(),
-            }),
+            },
+        };
+        match self {
+            Self::Sys(sys) => sys.read(auth.body).map_err(|_| AuthStat::BadCred),
+            Self::None | Self::Other { .. } => Ok(()),
         }
     }
 
@@ -151,19 +161,22 @@ impl AuthSys {
     ///
     /// If it is not a well-formed body, or more follows it.
     pub fn parse(body: &[u8]) -> Result<Self, Error> {
-        let mut r = Reader::new(body);
-        let stamp = r.u32()?;
-        let machine_name = SmallVec::from_slice(r.string(MAX_MACHINE_NAME)?);
-        let [uid, gid] = r.words()?;
-        let sys = Self {
-            stamp,
-            machine_name,
-            uid,
-            gid,
-            gids: gids(&mut r)?,
-        };
-        r.finish()?;
+        let mut sys = Self::default();
+        sys.read(body)?;
         Ok(sys)
+    }
+
+    /// Reads a body into an empty value.
+    fn read(&mut self, body: &[u8]) -> Result<(), Error> {
+        let mut r = Reader::new(body);
+        self.stamp = r.u32()?;
+        let name = r.string(MAX_MACHINE_NAME)?;
+        self.machine_name.extend_from_slice(name);
+        [self.uid, self.gid] = r.words()?;
+        for _ in 0..r.length(MAX_GIDS)? {
+            self.gids.push(r.u32()?);
+        }
+        r.finish()
     }
 
     /// Bytes of the body.
@@ -190,15 +203,6 @@ impl AuthSys {
             w.u32(gid);
         }
     }
-}
-
-fn gids(r: &mut Reader<'_>) -> Result<SmallVec<[u32; 16]>, Error> {
-    let count = r.length(MAX_GIDS)?;
-    let mut gids = SmallVec::new();
-    for _ in 0..count {
-        gids.push(r.u32()?);
-    }
-    Ok(gids)
 }
 
 /// Why authentication failed (`auth_stat`, RFC 5531 §9).

@@ -1,13 +1,13 @@
 //! RPC programs, and dispatch of calls to them.
 
 use crate::ReplyBound;
-use crate::auth::{AuthStat, Credential};
+use crate::auth::{AUTH_NONE, AuthStat, Credential};
 use crate::message::{
     AcceptStatus, CallError, CallHeader, Procedure, RPC_VERSION, RejectStatus, ReplyHeader,
     ReplyStatus, write_success,
 };
 use crate::service::{Answer, Caller, ConnectionId, ReceivedCall, Reply, Service};
-use crate::xdr::{Error, Parts, Payload, Place, Reader, Writer};
+use crate::xdr::{Error, Payload, Place, Reader, Writer};
 use buffer::Buffer;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -22,6 +22,11 @@ pub trait Program: Send + Sync {
 
     /// Answers one call, under the rules of [`Service::call`]: it must not wait.
     fn call(&self, call: Call) -> Answer;
+
+    /// Answers one call where it is, because it is large. Without an implementation of its own, a program [takes](Call::take) it.
+    fn call_in_place(&self, call: &mut Call) -> Answer {
+        self.call(call.take())
+    }
 
     /// Reports that a client has closed its connection in order, as
     /// [`Service::closed_in_order`] does.
@@ -74,30 +79,69 @@ impl Call {
         reason = "the error is a reply that moves on at once; boxing it would allocate per bad call"
     )]
     pub fn parse(payload: Payload, caller: &Caller) -> Result<Self, Reply> {
-        let mut r = Reader::from(&payload);
-        let header = CallHeader::parse(&mut r).and_then(|header| {
-            let cred = Credential::parse(header.cred)
-                .and_then(|cred| caller.may_claim(&cred, header.proc).map(|()| cred))
-                .map_err(|stat| CallError::Auth {
-                    xid: header.xid,
-                    stat,
-                })?;
-            Ok((header, cred))
-        });
-        match header {
-            Ok((header, cred)) => Ok(Self {
-                xid: header.xid,
-                prog: header.prog,
-                vers: header.vers,
-                proc: header.proc,
-                cred,
-                verf: header.verf.flavour,
-                caller: *caller,
-                args_at: r.offset(),
-                payload,
-            }),
-            Err(error) => Err(refuse(payload, error)),
+        let mut call = Self::unread(payload, caller);
+        match call.read() {
+            Ok(()) => Ok(call),
+            Err(error) => Err(call.refuse(error)),
         }
+    }
+
+    /// A call whose header is still to be [read](Self::read).
+    fn unread(payload: Payload, caller: &Caller) -> Self {
+        Self {
+            xid: 0,
+            prog: 0,
+            vers: 0,
+            proc: 0,
+            cred: Credential::None,
+            verf: AUTH_NONE,
+            caller: *caller,
+            payload,
+            args_at: 0,
+        }
+    }
+
+    /// Reads the header where the call is, because it is large.
+    fn read(&mut self) -> Result<(), CallError> {
+        let mut r = Reader::from(&self.payload);
+        let header = CallHeader::parse(&mut r)?;
+        let xid = header.xid;
+        let refused = |stat| CallError::Auth { xid, stat };
+        self.cred.read(header.cred).map_err(refused)?;
+        let claim = self.caller.may_claim(&self.cred, header.proc);
+        claim.map_err(refused)?;
+        self.xid = xid;
+        self.prog = header.prog;
+        self.vers = header.vers;
+        self.proc = header.proc;
+        self.verf = header.verf.flavour;
+        self.args_at = r.offset();
+        Ok(())
+    }
+
+    /// Returns the reply to a message that is not a valid call.
+    fn refuse(&mut self, error: CallError) -> Reply {
+        let (xid, status) = match error {
+            CallError::NotACall => return Reply::Nothing,
+            CallError::Garbage {
+                error: Error::Ineligible,
+                ..
+            } => return Reply::Ineligible,
+            CallError::Garbage { xid, .. } => {
+                (xid, ReplyStatus::accepted(AcceptStatus::GarbageArgs))
+            }
+            CallError::RpcVersion { xid, .. } => (
+                xid,
+                ReplyStatus::Denied(RejectStatus::RpcMismatch {
+                    low: RPC_VERSION,
+                    high: RPC_VERSION,
+                }),
+            ),
+            CallError::Auth { xid, stat } => {
+                (xid, ReplyStatus::Denied(RejectStatus::AuthError(stat)))
+            }
+        };
+        reply_in(&mut self.payload, xid, status)
     }
 
     /// The procedure that is called.
@@ -180,7 +224,7 @@ impl Call {
     /// Like [`into_success`](Self::into_success), for a call that is answered where it is, because it is large: its arguments are
     /// gone then.
     pub fn take_success(&mut self) -> Writer {
-        let mut w = writer_in(std::mem::take(&mut self.payload));
+        let mut w = writer_in(&mut self.payload);
         write_success(&mut w, self.xid);
         w
     }
@@ -228,13 +272,13 @@ impl Call {
     }
 
     /// An AUTH_ERROR reply: authentication failed, or its flavour is not supported.
-    pub fn denied(self, stat: AuthStat) -> Reply {
+    pub fn denied(mut self, stat: AuthStat) -> Reply {
         let status = ReplyStatus::Denied(RejectStatus::AuthError(stat));
-        reply_in(self.payload, self.xid, status)
+        reply_in(&mut self.payload, self.xid, status)
     }
 
-    fn accepted(self, status: AcceptStatus) -> Reply {
-        reply_in(self.payload, self.xid, ReplyStatus::accepted(status))
+    fn accepted(mut self, status: AcceptStatus) -> Reply {
+        reply_in(&mut self.payload, self.xid, ReplyStatus::accepted(status))
     }
 }
 
@@ -258,7 +302,7 @@ impl Programs {
         self
     }
 
-    fn route(&self, call: Call) -> Answer {
+    fn route(&self, call: &mut Call) -> Answer {
         let mut others: Option<(u32, u32)> = None;
         for program in &self.programs {
             if program.number() != call.prog {
@@ -266,12 +310,12 @@ impl Programs {
             }
             let versions = program.versions();
             if versions.contains(&call.vers) {
-                return program.call(call);
+                return program.call_in_place(call);
             }
             let (low, high) = others.unwrap_or((u32::MAX, 0));
             others = Some((low.min(*versions.start()), high.max(*versions.end())));
         }
-        Answer::Now(call.accepted(match others {
+        Answer::Now(call.take().accepted(match others {
             Some((low, high)) => AcceptStatus::ProgMismatch { low, high },
             None => AcceptStatus::ProgUnavail,
         }))
@@ -280,9 +324,10 @@ impl Programs {
 
 impl Service for Programs {
     fn call(&self, call: Payload, caller: &Caller) -> Answer {
-        match Call::parse(call, caller) {
-            Ok(call) => self.route(call),
-            Err(reply) => Answer::Now(reply),
+        let mut call = Call::unread(call, caller);
+        match call.read() {
+            Ok(()) => self.route(&mut call),
+            Err(error) => Answer::Now(call.refuse(error)),
         }
     }
 
@@ -311,45 +356,16 @@ impl Service for Programs {
     }
 }
 
-/// Returns the reply to a message that is not a valid call.
-fn refuse(payload: Payload, error: CallError) -> Reply {
-    let (xid, status) = match error {
-        CallError::NotACall => return Reply::Nothing,
-        CallError::Garbage {
-            error: Error::Ineligible,
-            ..
-        } => return Reply::Ineligible,
-        CallError::Garbage { xid, .. } => (xid, ReplyStatus::accepted(AcceptStatus::GarbageArgs)),
-        CallError::RpcVersion { xid, .. } => (
-            xid,
-            ReplyStatus::Denied(RejectStatus::RpcMismatch {
-                low: RPC_VERSION,
-                high: RPC_VERSION,
-            }),
-        ),
-        CallError::Auth { xid, stat } => (xid, ReplyStatus::Denied(RejectStatus::AuthError(stat))),
-    };
-    reply_in(payload, xid, status)
-}
-
-fn reply_in(call: Payload, xid: u32, status: ReplyStatus<'_>) -> Reply {
+fn reply_in(call: &mut Payload, xid: u32, status: ReplyStatus<'_>) -> Reply {
     let mut w = writer_in(call);
     ReplyHeader { xid, status }.write(&mut w);
     Reply::Message(w.finish())
 }
 
 /// Writes a reply into the memory of its call, without another buffer.
-fn writer_in(call: Payload) -> Writer {
-    let Parts {
-        head: mut buffer,
-        start,
-        items: _,
-        // Of chunks, which go now.
-        lease: _,
-    } = call.into_parts();
+fn writer_in(call: &mut Payload) -> Writer {
     // The space before the call had the transport's header, and is kept for that of the reply.
-    buffer.truncate(start);
-    Writer::new(buffer)
+    Writer::new(call.take_memory())
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ impl Content {
             // Usually all bytes are in one piece.
             Some((start, piece)) if *start + piece.len() as u64 >= end && offset < end => {
                 let within = index(offset - start)..index(end - start);
-                return std::iter::once(piece.slice(within)).collect();
+                return Gather::from_buf([piece.slice(within)]);
             }
             Some((start, piece)) if *start + piece.len() as u64 > offset => *start,
             Some(_) | None => offset,

@@ -2,13 +2,14 @@
 
 use super::{MAX_READ, MAX_WRITE, Nfs3, Operation, PostOp, changed, convert, refused, seen, tally};
 use crate::export_metrics::Tally;
-use crate::fs::{Attributes, Error, Outcome, ReadOut, Seen};
+use crate::exports::Target;
+use crate::fs::{Attributes, Error, Identity, Outcome, ReadOut, Seen};
 use crate::metrics::ErrorClass;
 use bytes::Bytes;
 use nfs_proto::results::{self, Res};
-use nfs_proto::{Arguments, Data, Path, Status, WccData, WriteVerifier, args};
+use nfs_proto::{Arguments, Data, Failed, Path, Status, WccData, Wire, WriteVerifier, args};
 use oncrpc::xdr::{Gather, gather_len};
-use oncrpc::{Call, Reply, ReplyBound};
+use oncrpc::{Answer, Call, Reply, ReplyBound, ReplyRoom};
 
 impl Nfs3 {
     pub(super) fn read_link(
@@ -25,43 +26,40 @@ impl Nfs3 {
         outcome.map(move |found| seen(export, found, |attributes, text| (attributes, text)))
     }
 
-    pub(super) fn read(&self, call: &Operation<'_>, args: &args::Read) -> Outcome<ReadResults> {
-        let (target, who) = match self.open(call, &args.file) {
-            Ok(opened) => opened,
-            Err(status) => return refused(status).map(Ok),
+    /// Answers READ. What the file system returns at once is written where it is: it is large.
+    pub(super) fn read(&self, call: &mut Call) -> Answer {
+        let args = match call.decode(args::Read::parse) {
+            Ok(args) => args,
+            Err(error) => return Answer::Now(call.take().unreadable(error)),
         };
-        let export = target.export.id();
+        let operation = Operation::new(call);
+        let opened = self.open(&operation, &args.file);
+        let counted = operation.export();
+        let (target, who) = match opened {
+            Ok(opened) => opened,
+            Err(status) => {
+                let refused = refused(status).map(Ok);
+                return self.respond(call, counted, refused, tally_read, write_read);
+            }
+        };
         let ask = args::Read {
             count: args.count.min(MAX_READ),
-            ..*args
+            ..args
         };
-        let room = call.caller.reply_room;
-        if room.carries(&ask.reply_bound()) {
-            let fs = &target.export.fs;
-            let outcome = fs.read(&who, target.file, ask.offset, ask.count);
-            return outcome.map(move |found| Ok(read_results(export, found)));
+        if !call.caller.reply_room.carries(&ask.reply_bound()) {
+            let room = call.caller.reply_room;
+            let outcome = read_what_fits(room, &target, who, ask);
+            return self.respond(call, counted, outcome, tally_read, write_read);
         }
-        // The data may still fit if the file ends earlier.
-        let (fs, file) = (target.export.fs.clone(), target.file);
-        let shorten = move |found: Result<Attributes, Error>| match found {
-            Ok(attributes) => {
-                let left = attributes.size.saturating_sub(ask.offset);
-                let count = ask.count.min(u32::try_from(left).unwrap_or(u32::MAX));
-                let ask = args::Read { count, ..ask };
-                let bound = ask.reply_bound();
-                match room.carries(&bound) {
-                    true => fs
-                        .read(&who, file, ask.offset, count)
-                        .map(move |found| Ok(read_results(export, found))),
-                    false => Outcome::Ready(Err(NoRoom(bound))),
-                }
-            }
-            Err(error) => Outcome::Ready(Ok(Err(convert::status(error).into()))),
-        };
-        match target.export.fs.attributes(file) {
-            Outcome::Ready(found) => shorten(found),
-            later => Outcome::Slow(Box::new(move || shorten(later.wait()).wait())),
+        let export = target.export.id();
+        let fs = &target.export.fs;
+        let mut outcome = fs.read(&who, target.file, ask.offset, ask.count);
+        if let Outcome::Ready(found) = &mut outcome {
+            self.count(counted, call, tally_found(found));
+            return Answer::Now(write_found(call, export, found));
         }
+        let write = move |call: &mut Call, mut found| write_found(call, export, &mut found);
+        self.respond(call, counted, outcome, tally_found, write)
     }
 
     pub(super) fn write(
@@ -118,24 +116,65 @@ impl Nfs3 {
     }
 }
 
+/// Reads as much as there is, if the reply has room for that: the data may still fit if the file ends before the bytes asked for.
+fn read_what_fits(
+    room: ReplyRoom,
+    target: &Target,
+    who: Identity,
+    ask: args::Read,
+) -> Outcome<ReadResults> {
+    let export = target.export.id();
+    let (fs, file) = (target.export.fs.clone(), target.file);
+    let shorten = move |found: Result<Attributes, Error>| match found {
+        Ok(attributes) => {
+            let left = attributes.size.saturating_sub(ask.offset);
+            let count = ask.count.min(u32::try_from(left).unwrap_or(u32::MAX));
+            let ask = args::Read { count, ..ask };
+            let bound = ask.reply_bound();
+            match room.carries(&bound) {
+                true => fs
+                    .read(&who, file, ask.offset, count)
+                    .map(move |mut found| Ok(read_results(export, &mut found))),
+                false => Outcome::Ready(Err(NoRoom(bound))),
+            }
+        }
+        Err(error) => Outcome::Ready(Ok(Err(convert::status(error).into()))),
+    };
+    match target.export.fs.attributes(file) {
+        Outcome::Ready(found) => shorten(found),
+        later => Outcome::Slow(Box::new(move || shorten(later.wait()).wait())),
+    }
+}
+
 /// Reply to a READ whose results, of this size, fit neither inline nor the offered chunk: the file was
 /// not read.
-pub(super) struct NoRoom(ReplyBound);
+struct NoRoom(ReplyBound);
 
 type ReadResults = Result<Res<results::Read<'static>, PostOp>, NoRoom>;
 
-fn read_results(export: u32, found: Seen<ReadOut>) -> Res<results::Read<'static>, PostOp> {
-    seen(export, found, |attributes, read| results::Read {
-        attributes,
-        count: u32::try_from(gather_len(&read.data))
-            .expect("a file system reads no more than it was asked to"),
-        eof: read.eof,
-        data: Data::from(read.data),
-    })
+/// Takes what was read.
+fn read_results(export: u32, found: &mut Seen<ReadOut>) -> Res<results::Read<'static>, PostOp> {
+    let attributes = found.attributes.as_ref();
+    let attributes = attributes.map(|found| convert::attributes(export, found));
+    match &mut found.result {
+        Ok(read) => Ok(results::Read {
+            attributes,
+            count: u32::try_from(gather_len(&read.data))
+                .expect("a file system reads no more than it was asked to"),
+            eof: read.eof,
+            data: Data::from(std::mem::take(&mut read.data)),
+        }),
+        Err(error) => Err(Failed::new(convert::status(*error), attributes)),
+    }
+}
+
+/// Encodes the reply of READ, with the data that was read by reference.
+fn write_found(call: &mut Call, export: u32, found: &mut Seen<ReadOut>) -> Reply {
+    super::write(call, read_results(export, found))
 }
 
 /// Encodes the reply of READ, with the data by reference.
-pub(super) fn write_read(call: &mut Call, results: ReadResults) -> Reply {
+fn write_read(call: &mut Call, results: ReadResults) -> Reply {
     match results {
         Ok(results) => super::write(call, results),
         Err(NoRoom(bound)) => Reply::TooLarge(bound.into()),
@@ -143,7 +182,7 @@ pub(super) fn write_read(call: &mut Call, results: ReadResults) -> Reply {
 }
 
 /// Returns the bytes read, or the failure.
-pub(super) fn tally_read(results: &ReadResults) -> Tally {
+fn tally_read(results: &ReadResults) -> Tally {
     match results {
         Ok(Ok(read)) => Tally::moved(read.count),
         Ok(Err(failed)) => Tally::failed(failed.status),
@@ -151,6 +190,17 @@ pub(super) fn tally_read(results: &ReadResults) -> Tally {
             failure: Some(ErrorClass::Rpc),
             bytes: 0,
         },
+    }
+}
+
+/// Returns the bytes that the file system read, or the failure.
+fn tally_found(found: &Seen<ReadOut>) -> Tally {
+    match &found.result {
+        Ok(read) => Tally {
+            failure: None,
+            bytes: gather_len(&read.data) as u64,
+        },
+        Err(error) => Tally::failed(convert::status(*error)),
     }
 }
 

@@ -51,7 +51,10 @@ impl Item {
     /// Octets of data.
     #[inline]
     pub fn len(&self) -> usize {
-        gather_len(&self.data)
+        match self.data.as_slice() {
+            [one] => one.len(),
+            pieces => gather_len(pieces),
+        }
     }
 
     /// Whether there is no data.
@@ -98,6 +101,18 @@ impl Payload {
         }
         payload.items = items;
         payload
+    }
+
+    /// A message that a writer made: its items are in order, and the stream begins within the head.
+    pub(super) fn written(head: Buffer, start: usize, items: SmallVec<[Item; 1]>) -> Self {
+        Self {
+            head,
+            items,
+            start: u32::try_from(start).expect("messages are limited"),
+            unplaced: false,
+            spare: 0,
+            lease: None,
+        }
     }
 
     /// A received reply whose reduced results arrived in Write chunks, in the order of the chunks.
@@ -170,6 +185,7 @@ impl Payload {
     }
 
     /// The octets of the stream that are not in an item.
+    #[inline]
     pub fn head(&self) -> &[u8] {
         &self.head[self.start as usize..]
     }
@@ -184,6 +200,17 @@ impl Payload {
         &self.items
     }
 
+    /// Takes the memory of the message, to write another one into it: behind the octets in front of the stream, which stay. What is
+    /// left is empty.
+    pub(crate) fn take_memory(&mut self) -> Buffer {
+        let mut memory = std::mem::take(&mut self.head);
+        memory.truncate(std::mem::take(&mut self.start) as usize);
+        self.items.clear();
+        // Of chunks, which go now.
+        self.lease = None;
+        memory
+    }
+
     /// Takes the message apart. Its lease is one of the parts, so that it is not lost unseen.
     pub fn into_parts(self) -> Parts {
         Parts {
@@ -195,13 +222,17 @@ impl Payload {
     }
 
     /// Octets of the whole stream: head, items and their padding.
+    #[inline]
     pub fn stream_len(&self) -> usize {
-        self.head().len()
-            + self
-                .items
+        let items: usize = match self.items.as_slice() {
+            [] => 0,
+            [one] => crate::xdr::padded(one.len()),
+            items => items
                 .iter()
                 .map(|item| crate::xdr::padded(item.len()))
-                .sum::<usize>()
+                .sum(),
+        };
+        self.head.len() - self.start as usize + items
     }
 
     /// The Position of the item at `index`: its offset in the whole stream (RFC 8166 §3.4.5).

@@ -262,6 +262,7 @@ impl<'a> Reader<'a> {
     }
 
     /// String of at most `limit` octets (RFC 4506 §4.11), as octets: NFS names are not text.
+    #[inline]
     pub fn string(&mut self, limit: u32) -> Result<&'a [u8], Error> {
         self.opaque(limit)
     }

@@ -147,6 +147,6 @@ impl Writer {
 
     /// The finished message.
     pub fn finish(self) -> Payload {
-        Payload::with_items(self.head, self.start, self.items)
+        Payload::written(self.head, self.start, self.items)
     }
 }

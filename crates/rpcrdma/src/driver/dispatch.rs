@@ -26,6 +26,7 @@ pub(super) const MAX_JOBS: usize = 64;
 /// Dispatcher of the calls of one connection. It ends with the connection: work that was not begun
 /// is dropped, and the results of running work are discarded.
 pub(crate) struct Dispatch {
+    /// The client, with the room for the reply to the last call.
     caller: Caller,
     calls: dispatch::Dispatch<CallId, JobCall>,
     job_replies: JobReplies,
@@ -117,15 +118,12 @@ impl Dispatch {
         {
             message = message.with_lease(Box::new(lease));
         }
-        let caller = Caller {
-            reply_room: connection.reply_room(&id),
-            ..self.caller
-        };
+        self.caller.reply_room = connection.reply_room(&id);
         let replies = &mut ConnectionReplies {
             connection,
             jobs: &mut self.job_replies,
         };
-        Ok(self.calls.call(message, &caller, id, replies)?)
+        Ok(self.calls.call(message, &self.caller, id, replies)?)
     }
 
     /// Sends the replies of finished jobs and futures. Returns whether there was one.
