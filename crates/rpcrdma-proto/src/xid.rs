@@ -43,10 +43,12 @@ impl XidTable {
         }
     }
 
+    #[inline]
     fn slot(&self, xid: u32, step: usize) -> usize {
         (xid as usize).wrapping_add(step) & (self.slots.len() - 1)
     }
 
+    #[inline]
     fn find(&self, xid: u32) -> Option<usize> {
         (0..=self.reach)
             .map(|step| self.slot(xid, step))
@@ -54,6 +56,7 @@ impl XidTable {
     }
 
     /// Returns the value of this XID.
+    #[inline]
     pub(crate) fn get(&self, xid: u32) -> Option<u32> {
         let slot = self.find(xid)?;
         self.slots[slot].map(|(_, value)| value)
