@@ -69,6 +69,7 @@ impl Payload {
     /// # Panics
     ///
     /// If `start` is beyond the data of `head`.
+    #[inline]
     pub fn new(head: Buffer, start: usize) -> Self {
         assert!(start <= head.len(), "the stream begins within the buffer");
         Self {
@@ -155,21 +156,25 @@ impl Payload {
     }
 
     /// Number of chunks with room for results that came back unused.
+    #[inline]
     pub fn unused_chunks(&self) -> usize {
         self.spare.into()
     }
 
     /// Whether the items are results whose places are not known.
+    #[inline]
     pub fn unplaced(&self) -> bool {
         self.unplaced
     }
 
     /// Offset of the stream in its buffer: octets in front of it.
+    #[inline]
     pub fn start(&self) -> usize {
         self.start as usize
     }
 
     /// The octets of the stream that are not in an item.
+    #[inline]
     pub fn head(&self) -> &[u8] {
         &self.head[self.start as usize..]
     }
@@ -180,6 +185,7 @@ impl Payload {
     }
 
     /// The by-reference items, in the order of the stream.
+    #[inline]
     pub fn items(&self) -> &[Item] {
         &self.items
     }

@@ -147,6 +147,9 @@ impl Writer {
 
     /// The finished message.
     pub fn finish(self) -> Payload {
+        if self.items.is_empty() {
+            return Payload::new(self.head, self.start);
+        }
         Payload::with_items(self.head, self.start, self.items)
     }
 }
