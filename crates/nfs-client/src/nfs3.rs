@@ -174,7 +174,7 @@ impl<T: Transport> Nfs3<T> {
             offset,
             count,
         };
-        let reply = self.call(&args).await?;
+        let reply = self.rpc.call(&args).await?;
         let read = ok(reply.results()?)?;
         if read.count as usize != read.data.len() {
             return Err(Fault::Nonsense("READ has more or less data than it says"));
@@ -409,7 +409,7 @@ fn tail<'a, A: Arguments<'a>>(reply: Reply<'a, A>, len: usize) -> Gather {
     // Cut in place: each further reference would be counted, and this is done for every small READ.
     data.advance(data.len() - padded(len));
     data.truncate(len);
-    std::iter::once(data).collect()
+    Gather::from_buf([data])
 }
 
 /// The results of a call that succeeded.

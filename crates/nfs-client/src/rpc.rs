@@ -71,20 +71,27 @@ impl<T: Transport> Rpc<T> {
     ///
     /// If there is no reply, or the call was not executed.
     pub async fn call<'a, A: Arguments<'a>>(&self, args: &A) -> Result<Reply<'a, A>, Fault> {
-        let mut wait = JUKEBOX_FIRST;
-        for _ in 0..JUKEBOX_RETRIES {
-            let reply = self.call_once(args).await?;
-            if !reply.is_jukebox()? {
-                return Ok(reply);
+        let mut retries = 0;
+        loop {
+            let xid = self.transport.next_xid();
+            let call = self.encode(xid, args);
+            let payload = self.transport.call(call, args.reply_bound()).await?;
+            let mut r = read_reply(&payload, xid)?;
+            let results_at = r.offset();
+            if retries == JUKEBOX_RETRIES || !is_jukebox::<A>(&mut r)? {
+                return Ok(Reply {
+                    payload,
+                    results_at,
+                    of: PhantomData,
+                });
             }
-            tokio::time::sleep(wait).await;
-            wait *= 2;
+            drop(payload);
+            tokio::time::sleep(JUKEBOX_FIRST * (1 << retries)).await;
+            retries += 1;
         }
-        self.call_once(args).await
     }
 
-    async fn call_once<'a, A: Arguments<'a>>(&self, args: &A) -> Result<Reply<'a, A>, Fault> {
-        let xid = self.transport.next_xid();
+    fn encode<'a, A: Arguments<'a>>(&self, xid: u32, args: &A) -> Payload {
         let target = Procedure {
             prog: A::PROGRAM,
             vers: A::VERSION,
@@ -93,13 +100,7 @@ impl<T: Transport> Rpc<T> {
         let mut w = Writer::new(self.pool.take(CALL_SIZE));
         self.caller.write_call(&mut w, xid, target);
         args.write(&mut w);
-        let payload = self.transport.call(w.finish(), args.reply_bound()).await?;
-        let results_at = read_reply(&payload, xid)?.offset();
-        Ok(Reply {
-            payload,
-            results_at,
-            of: PhantomData,
-        })
+        w.finish()
     }
 }
 
@@ -128,12 +129,12 @@ impl<'a, A: Arguments<'a>> Reply<'a, A> {
             .expect("the header was read before, so that it is there");
         r
     }
+}
 
-    fn is_jukebox(&self) -> Result<bool, Fault> {
-        if ![NFS_PROGRAM, NFSACL_PROGRAM].contains(&A::PROGRAM) || A::PROCEDURE == 0 {
-            return Ok(false);
-        }
-        let status = self.reader().u32()?;
-        Ok(status == Status::Jukebox as u32)
+/// Whether the results behind a reader are those of a call that is to be made again.
+fn is_jukebox<'a, A: Arguments<'a>>(r: &mut Reader<'_>) -> Result<bool, Fault> {
+    if ![NFS_PROGRAM, NFSACL_PROGRAM].contains(&A::PROGRAM) || A::PROCEDURE == 0 {
+        return Ok(false);
     }
+    Ok(r.u32()? == Status::Jukebox as u32)
 }

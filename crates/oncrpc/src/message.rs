@@ -419,14 +419,13 @@ pub enum RpcError {
 /// If the call was not executed, or the reply answers another call.
 pub fn read_reply(reply: &Payload, xid: u32) -> Result<Reader<'_>, RpcError> {
     let mut r = Reader::from(reply);
-    let start = r.clone();
     // Fast path for nearly every reply: executed, with an empty verifier.
     if let Ok([found, REPLY, ACCEPTED, _, 0, SUCCESS]) = r.words()
         && found == xid
     {
         return Ok(r);
     }
-    r = start;
+    r = Reader::from(reply);
     let header = ReplyHeader::parse(&mut r)?;
     if header.xid != xid {
         return Err(RpcError::OtherXid);

@@ -278,21 +278,7 @@ impl<O: Owner> Connection<O> {
         let shared = &mut self.shared;
         match completion {
             Completion::Receive { .. } => unreachable!("the version routes messages"),
-            Completion::Send { wr } | Completion::Write { wr } => {
-                shared.posts.completed();
-                match Purpose::of(wr) {
-                    Purpose::Reply { call } | Purpose::ReplyPart { call } => {
-                        self.responder.handle_sent(call);
-                    }
-                    Purpose::Call
-                    | Purpose::Control
-                    | Purpose::CallPart
-                    | Purpose::Grant
-                    | Purpose::Receive
-                    | Purpose::Invalidate { .. }
-                    | Purpose::Pull { .. } => {}
-                }
-            }
+            Completion::Send { wr } | Completion::Write { wr } => self.handle_sent(wr),
             Completion::Read { wr, sink } => {
                 shared.posts.completed();
                 if let Purpose::Pull { call, chunk } = Purpose::of(wr) {
@@ -306,6 +292,23 @@ impl<O: Owner> Connection<O> {
                 }
             }
             Completion::Failed { wr, error } => self.handle_failed(Purpose::of(wr), error),
+        }
+    }
+
+    /// Handles the completion of a Send or Write.
+    pub(crate) fn handle_sent(&mut self, wr: WrId) {
+        self.shared.posts.completed();
+        match Purpose::of(wr) {
+            Purpose::Reply { call } | Purpose::ReplyPart { call } => {
+                self.responder.handle_sent(call);
+            }
+            Purpose::Call
+            | Purpose::Control
+            | Purpose::CallPart
+            | Purpose::Grant
+            | Purpose::Receive
+            | Purpose::Invalidate { .. }
+            | Purpose::Pull { .. } => {}
         }
     }
 

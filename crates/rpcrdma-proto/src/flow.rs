@@ -81,6 +81,7 @@ impl FlowControl {
 
     /// Returns how many calls of this end may be sent now, behind so many messages that wait to be
     /// posted.
+    #[inline]
     pub(crate) fn room(&self, need: Need, queued: usize) -> usize {
         let room = match &self.messages {
             None => self.calls.room(need),
@@ -128,6 +129,7 @@ impl FlowControl {
     }
 
     /// Handles a grant of the peer.
+    #[inline]
     pub(crate) fn handle_grant(&mut self, credits: u32) {
         if self.messages.is_none() {
             self.calls.handle_grant(credits);
@@ -175,6 +177,7 @@ impl FlowControl {
         self.receives.posted().max(self.receives_needed())
     }
 
+    #[inline]
     fn receives_needed(&self) -> usize {
         let calls = self.grant.exposed() as usize + self.in_flight() + RECEIVE_SLACK;
         match &self.messages {
@@ -208,6 +211,7 @@ impl FlowControl {
     }
 
     /// Records that a message used a Receive.
+    #[inline]
     pub(crate) fn handle_message(&mut self) {
         self.receives.use_one();
         if let Some(messages) = &mut self.messages {
@@ -217,6 +221,7 @@ impl FlowControl {
 
     /// Returns the number of Receives of `size` bytes to post now, for both directions (RFC 8167
     /// §4.3). They count as posted.
+    #[inline]
     pub(crate) fn receives_to_post(&mut self, size: usize) -> usize {
         let needed = self.receives_needed();
         self.receives.post_up_to(needed, size)

@@ -1,7 +1,7 @@
 //! Calls of this end before they are sent, and RPC messages as a Send carries them.
 
 use crate::flow::Need;
-use crate::plan::{CallPlan, CallSizes, PlanLimits};
+use crate::plan::{CallSizes, PlainLimits};
 use crate::wire::direction::prefix;
 use buffer::{Buffer, Gather};
 use bytes::Bytes;
@@ -128,14 +128,14 @@ impl<C> CallRequest<C> {
         self.xid
     }
 
-    /// Returns the plan of the call if there is nothing to decide.
-    pub(crate) fn plain_plan(&self, limits: &PlanLimits) -> Option<CallPlan> {
+    /// Whether there is nothing to decide about the call: it is one Send without chunks.
+    pub(crate) fn is_plain(&self, limits: PlainLimits) -> bool {
         if self.reply_chunk || self.move_items {
-            return None;
+            return false;
         }
         let (head, items) = self.message.parts();
         let items = items.iter().map(|item| padded(item.len()));
-        CallPlan::plain(head.len() + items.sum::<usize>(), &self.bound, limits)
+        limits.has_room(head.len() + items.sum::<usize>(), &self.bound)
     }
 
     pub(crate) fn sizes(&self) -> CallSizes {
@@ -169,6 +169,7 @@ pub(crate) enum Message {
 
 impl Message {
     /// Returns the stream without its items, and the items.
+    #[inline]
     fn parts(&self) -> (&[u8], &[Item]) {
         match self {
             Self::Stream(payload) => (payload.head(), payload.items()),
@@ -275,6 +276,10 @@ pub(crate) fn put_inline(
     out: &mut Buffer,
     moved: impl Fn(usize) -> bool,
 ) -> Gather {
+    if items.is_empty() {
+        out.extend_from_slice(head);
+        return Gather::new();
+    }
     let mut rest = Gather::new();
     parts(head.len(), items, moved, |part| match part {
         Part::Head(range) => out.extend_from_slice(&head[range]),

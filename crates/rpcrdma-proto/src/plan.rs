@@ -127,6 +127,25 @@ impl From<&Payload> for CallSizes {
     }
 }
 
+/// Bytes of what fits a Send: of a header without chunks, and of the largest call and reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlainLimits {
+    pub(crate) header: usize,
+    pub(crate) send: usize,
+    pub(crate) receive: usize,
+}
+
+impl PlainLimits {
+    /// Whether call and reply fit a Send each, as nearly every small one does: then [`CallPlan::new`] makes the
+    /// [plain](CallPlan::plain) plan of a call without wishes. Otherwise this says nothing of a call.
+    pub(crate) fn has_room(self, stream: usize, bound: &ReplyBound) -> bool {
+        let results = bound.results.iter().map(|&len| padded(len));
+        let reply = self.header + bound.fixed + results.sum::<usize>();
+        let call = self.header + stream;
+        reply <= self.receive && call <= self.send.min(u32::MAX as usize)
+    }
+}
+
 impl PlanLimits {
     /// Returns the number of segments of a chunk of `len` bytes.
     pub fn segments(&self, len: usize) -> usize {
@@ -223,19 +242,14 @@ impl CallPlan {
         placed.or_else(|error| in_reply_chunk().map_err(|_| error))
     }
 
-    /// Returns the plan that [`new`](Self::new) makes of a call without wishes, if call and reply fit a Send each, as nearly every
-    /// small one does. `None` says nothing of a call.
-    pub(crate) fn plain(stream: usize, bound: &ReplyBound, limits: &PlanLimits) -> Option<Self> {
-        let results = bound.results.iter().map(|&len| padded(len));
-        let reply = limits.header + bound.fixed + results.sum::<usize>();
-        let call = limits.header + stream;
-        let fits = reply <= limits.receive && call <= limits.send.min(u32::MAX as usize);
-        fits.then(|| Self {
+    /// Returns the plan of a call that [is plain](PlainLimits::has_room).
+    pub(crate) fn plain() -> Self {
+        Self {
             form: CallForm::Short,
             moved: SmallVec::new(),
             write_chunks: SmallVec::new(),
             reply_chunk: None,
-        })
+        }
     }
 
     /// Plans a call with these chunks for its reply.

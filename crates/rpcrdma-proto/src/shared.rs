@@ -56,7 +56,7 @@ impl<O: Owner> Shared<O> {
         let size = self.agreed.sizes.receive;
         for _ in 0..self.flow.receives_to_post(size) {
             let buffer = self.pool.take(size);
-            self.posts.push(receive(buffer));
+            self.posts.push_receive(buffer);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Purpose of each work request, and the queue of those not posted yet.
 
 use std::collections::VecDeque;
-use verbs::{WorkRequest, WrId};
+use verbs::{Buffer, WorkRequest, WrId};
 
 /// Purpose of a posted work request. Keys are those of calls, which stay in their table until all
 /// their work is done.
@@ -62,6 +62,7 @@ impl Purpose {
         clippy::cast_possible_truncation,
         reason = "the fields are taken apart"
     )]
+    #[inline]
     pub(crate) fn of(wr: WrId) -> Self {
         let (chunk, call) = ((wr.0 >> 32) as u8, wr.0 as u32);
         match wr.0 >> 56 {
@@ -84,7 +85,7 @@ impl Purpose {
 pub(crate) struct Posts {
     /// Receives to post first: they wait for nothing, and the peer may need them to make progress
     /// with the rest.
-    receives: VecDeque<WorkRequest>,
+    receives: VecDeque<Buffer>,
     queue: VecDeque<WorkRequest>,
     /// Number of Sends in the queue.
     sends: usize,
@@ -111,16 +112,24 @@ impl Posts {
 
     /// Frees empty queues.
     pub(crate) fn trim(&mut self) {
-        for queue in [&mut self.receives, &mut self.queue] {
-            if queue.is_empty() {
-                *queue = VecDeque::new();
-            }
+        if self.receives.is_empty() {
+            self.receives = VecDeque::new();
+        }
+        if self.queue.is_empty() {
+            self.queue = VecDeque::new();
         }
     }
 
+    /// Appends a Receive into this buffer.
+    #[inline]
+    pub(crate) fn push_receive(&mut self, buffer: Buffer) {
+        self.receives.push_back(buffer);
+    }
+
+    #[inline]
     pub(crate) fn push(&mut self, work: WorkRequest) {
         match work {
-            WorkRequest::Receive { .. } => self.receives.push_back(work),
+            WorkRequest::Receive { buffer, .. } => self.push_receive(buffer),
             work => {
                 self.sends += usize::from(is_send(&work));
                 self.queue.push_back(work);
@@ -138,9 +147,11 @@ impl Posts {
         self.sends
     }
 
+    #[inline]
     pub(crate) fn next(&mut self) -> Option<WorkRequest> {
-        if let Some(receive) = self.receives.pop_front() {
-            return Some(receive);
+        if let Some(buffer) = self.receives.pop_front() {
+            let wr = Purpose::Receive.wr();
+            return Some(WorkRequest::Receive { wr, buffer });
         }
         if self.out == self.limit {
             return None;
@@ -148,23 +159,37 @@ impl Posts {
         self.take(0)
     }
 
-    /// Takes a work request out of the queue, to be posted.
-    fn take(&mut self, at: usize) -> Option<WorkRequest> {
-        let work = self.remove(at)?;
-        self.out += 1;
-        if is_send(&work) {
-            self.within = [is_part(&work), self.within[0]];
-        }
-        Some(work)
+    /// Whether [`next`](Self::next) returns something.
+    #[inline]
+    pub(crate) fn has_next(&self) -> bool {
+        !self.receives.is_empty() || self.peek().is_some()
     }
 
+    /// Looks at what [`next`](Self::next) returns, if that is no Receive.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<&WorkRequest> {
+        let has_turn = self.receives.is_empty() && self.out < self.limit;
+        self.queue.front().filter(|_| has_turn)
+    }
+
+    /// Takes a work request out of the queue, to be posted.
+    #[inline]
+    fn take(&mut self, at: usize) -> Option<WorkRequest> {
+        let work = self.queue.get(at)?;
+        self.out += 1;
+        if is_send(work) {
+            self.within = [is_part(work), self.within[0]];
+        }
+        self.remove(at)
+    }
+
+    #[inline]
     fn remove(&mut self, at: usize) -> Option<WorkRequest> {
-        let work = match at {
-            0 => self.queue.pop_front()?,
-            at => self.queue.remove(at)?,
-        };
-        self.sends -= usize::from(is_send(&work));
-        Some(work)
+        self.sends -= usize::from(self.queue.get(at).is_some_and(is_send));
+        match at {
+            0 => self.queue.pop_front(),
+            at => self.queue.remove(at),
+        }
     }
 
     /// Returns the next work request like [`next`](Self::next), if `may_go` lets it go. Where a Send may
@@ -196,7 +221,7 @@ impl Posts {
 
     pub(crate) fn put_back(&mut self, work: WorkRequest) {
         match work {
-            WorkRequest::Receive { .. } => self.receives.push_front(work),
+            WorkRequest::Receive { buffer, .. } => self.receives.push_front(buffer),
             work => {
                 self.completed();
                 if is_send(&work) {

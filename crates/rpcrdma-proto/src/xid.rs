@@ -46,10 +46,12 @@ impl XidTable {
         }
     }
 
+    #[inline]
     fn slot(&self, xid: u32, step: usize) -> usize {
         (xid as usize).wrapping_add(step) & (self.size - 1)
     }
 
+    #[inline]
     fn find(&self, xid: u32) -> Option<usize> {
         (0..=self.reach)
             .map(|step| self.slot(xid, step))
@@ -57,6 +59,7 @@ impl XidTable {
     }
 
     /// Returns the value of this XID.
+    #[inline]
     pub(crate) fn get(&self, xid: u32) -> Option<u32> {
         let slot = self.find(xid)?;
         self.slots[slot].map(|(_, value)| value)

@@ -385,9 +385,8 @@ impl QueuePair for IwarpQp {
     }
 
     fn poll_cq(&mut self) -> Option<Completion> {
-        let completion = self.endpoint.poll_cq();
-        self.work.note(completion.as_ref());
-        completion
+        self.work.note(self.endpoint.peek_cq());
+        self.endpoint.poll_cq()
     }
 
     fn progress(&mut self) -> bool {

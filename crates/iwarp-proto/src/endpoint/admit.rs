@@ -155,6 +155,7 @@ impl Places {
         Ok(Some((Target::Region(slot, part), start)))
     }
 
+    #[inline]
     fn admit_send(
         &self,
         sequence: u32,

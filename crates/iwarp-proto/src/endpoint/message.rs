@@ -95,6 +95,7 @@ impl Message {
         Self::new(Kind::Invalidate { handle }, nothing, 0, End::Nothing)
     }
 
+    #[inline]
     pub(super) fn send(
         wr: WrId,
         buffer: Buffer,

@@ -161,6 +161,11 @@ impl Endpoint {
         self.cq.pop_front()
     }
 
+    /// Looks at the next completion.
+    pub fn peek_cq(&self) -> Option<&Completion> {
+        self.cq.front()
+    }
+
     /// Whether a completion is waiting.
     pub fn has_completions(&self) -> bool {
         !self.cq.is_empty()
@@ -200,10 +205,12 @@ impl Endpoint {
                 rest,
                 invalidate,
             } => {
-                for &handle in invalidate.iter().flat_map(Handles::more) {
-                    self.tx.push(Message::invalidate(handle));
-                }
-                let first = invalidate.map(|handles| handles.first());
+                let first = invalidate.map(|handles| {
+                    for &handle in handles.more() {
+                        self.tx.push(Message::invalidate(handle));
+                    }
+                    handles.first()
+                });
                 self.tx.push(Message::send(wr, buffer, rest, first));
             }
             WorkRequest::Write { wr, source, to } => {
@@ -352,6 +359,7 @@ impl Endpoint {
     }
 
     /// Adds the completion of work other than a Receive.
+    #[inline]
     fn complete(&mut self, completion: Completion) {
         self.outstanding -= 1;
         self.cq.push_back(completion);

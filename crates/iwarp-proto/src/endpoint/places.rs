@@ -72,6 +72,7 @@ impl Places {
     ///
     /// While Reads of this end are outstanding the share may be exceeded: calls that hold blocks
     /// may wait for a Read Response that follows this message in the stream.
+    #[inline]
     pub(super) fn take_block(&mut self, header: &Header) -> Result<(), NoBlock> {
         let Some(share) = &self.share else {
             return Ok(());
@@ -96,6 +97,7 @@ impl Places {
     }
 
     /// Returns the memory of a target that a segment was admitted to.
+    #[inline]
     pub(super) fn memory_mut(&mut self, target: Target) -> &mut [u8] {
         match target {
             Target::Receive => self

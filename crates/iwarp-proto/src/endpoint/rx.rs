@@ -549,6 +549,9 @@ impl Endpoint {
         if !last {
             return;
         }
+        if invalidate.is_none() && self.places.ahead.is_empty() {
+            return self.receive(None);
+        }
         let mut invalidated = None;
         if let Some(stag) = invalidate {
             let Some(slot) = self.places.region(stag) else {
@@ -564,6 +567,12 @@ impl Endpoint {
             let ahead = std::mem::take(&mut self.places.ahead);
             invalidated = Invalidated::together(invalidated.into_iter().chain(ahead));
         }
+        self.receive(invalidated);
+    }
+
+    /// Completes the Receive of a whole Send.
+    #[inline]
+    fn receive(&mut self, invalidated: Option<Invalidated>) {
         let length = std::mem::take(&mut self.places.send_offset) as usize;
         self.places.send_sequence = self.places.send_sequence.wrapping_add(1);
         let mut receive = self

@@ -41,6 +41,7 @@ impl Tx {
         }
     }
 
+    #[inline]
     pub(super) fn push(&mut self, message: Message) {
         self.queue.push_back(message);
     }
@@ -51,9 +52,11 @@ impl Tx {
 
     /// Frames messages until the window is full or nothing waits.
     fn fill(&mut self, counters: &mut Counters) {
+        // Those that are framed are dropped at the end, where they are.
+        let mut framed = 0;
         while self.window.len() < WINDOW && self.window.has_room() {
-            let Some(message) = self.queue.front_mut() else {
-                return;
+            let Some(message) = self.queue.get_mut(framed) else {
+                break;
             };
             let header_len = if message.is_tagged() {
                 ddp::TAGGED_LEN
@@ -78,7 +81,11 @@ impl Tx {
             if let Some(queue) = queue {
                 self.sequences[queue] = self.sequences[queue].wrapping_add(1);
             }
-            self.queue.pop_front();
+            framed += 1;
+        }
+        match framed == self.queue.len() {
+            true => self.queue.clear(),
+            false => drop(self.queue.drain(..framed)),
         }
     }
 

@@ -122,12 +122,15 @@ impl Window {
             self.seal();
             self.pieces.push_back(piece);
         });
-        self.append(&[0; 3][..fpdu::pad_len(ulpdu)]);
-        let crc = digest.map(|mut digest| {
+        let mut trailer = [0; 3 + fpdu::CRC_LEN];
+        let (pad, end) = trailer.split_at_mut(fpdu::pad_len(ulpdu));
+        if let Some(mut digest) = digest {
             digest.update(&self.slab[digested..]);
-            digest.finish()
-        });
-        self.append(&crc.map_or([0; fpdu::CRC_LEN], crc::emit));
+            digest.update(pad);
+            end[..fpdu::CRC_LEN].copy_from_slice(&crc::emit(digest.finish()));
+        }
+        let trailer_len = pad.len() + fpdu::CRC_LEN;
+        self.append(&trailer[..trailer_len]);
         self.framed += fpdu::wire_len(ulpdu) as u64;
         counters.fpdus_out += 1;
     }

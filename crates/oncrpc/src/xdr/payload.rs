@@ -72,6 +72,7 @@ impl Payload {
     /// # Panics
     ///
     /// If `start` is beyond the data of `head`.
+    #[inline]
     pub fn new(head: Buffer, start: usize) -> Self {
         assert!(start <= head.len(), "the stream begins within the buffer");
         Self {
@@ -170,16 +171,19 @@ impl Payload {
     }
 
     /// Number of chunks with room for results that came back unused.
+    #[inline]
     pub fn unused_chunks(&self) -> usize {
         self.spare.into()
     }
 
     /// Whether the items are results whose places are not known.
+    #[inline]
     pub fn unplaced(&self) -> bool {
         self.unplaced
     }
 
     /// Offset of the stream in its buffer: octets in front of it.
+    #[inline]
     pub fn start(&self) -> usize {
         self.start as usize
     }
@@ -196,6 +200,7 @@ impl Payload {
     }
 
     /// The by-reference items, in the order of the stream.
+    #[inline]
     pub fn items(&self) -> &[Item] {
         &self.items
     }

@@ -4,7 +4,7 @@ mod offer;
 mod outcome;
 mod sending;
 
-use self::outcome::{Outcome, Region, RegionUse, assemble, exposed, judge, take_back};
+use self::outcome::{Outcome, Region, RegionUse, Regions, assemble, exposed, judge, take_back};
 use crate::agreed::OurCalls;
 use crate::codec::{PeerError, PlainHeader, Rpc};
 use crate::event::Violation;
@@ -90,29 +90,39 @@ struct Call<C> {
     request: CallRequest<C>,
     /// Epoch in which the call was sent.
     epoch: u32,
+    /// Sends of the call, if it went in several parts.
+    parts: u32,
     /// Send time, or the time of the call's arrival before that.
     sent: Instant,
-    offered: Lists,
-    regions: Vec<Region>,
+    /// What it offers, if not nothing, as nearly every small call does: beside it, as a call is moved here and away.
+    offered: Option<Box<Offered>>,
+    state: State,
+}
+
+/// Chunks of a call, and the memory behind them.
+#[derive(Debug, Default)]
+struct Offered {
+    lists: Lists,
+    regions: Regions,
     /// Persistent regions that hold its arguments.
     lent: SmallVec<[RemoteAddress; 1]>,
-    /// Sends of the call, if it went in several parts.
-    parts: usize,
-    state: State,
 }
 
 #[derive(Debug)]
 enum State {
     /// The call waits to be sent. The plan was made under these [terms](Shared::terms); there is
     /// none before the version is settled.
-    Waiting { plan: Option<CallPlan>, terms: u32 },
+    Waiting {
+        plan: Option<Box<CallPlan>>,
+        terms: u32,
+    },
     /// The call has its credit, but its Send was not posted when the grant was lowered, and is kept
     /// here.
     Recalled(Box<WorkRequest>),
     /// The call waits for its reply.
     Awaiting,
     /// The reply has arrived; some of the call's memory is still exposed.
-    Invalidating { left: usize, outcome: Outcome },
+    Invalidating { left: usize, outcome: Box<Outcome> },
 }
 
 /// A received reply, with the handle that the peer invalidated.
@@ -275,7 +285,7 @@ impl<O: Owner> Requester<O> {
             let is_part = |work: &WorkRequest| part_of(work) == Some(xid);
             // One that was answered before its parts went has given its credit back.
             let awaits = matches!(call.state, State::Awaiting);
-            if !awaits || call.parts == 0 || shared.posts.count(is_part) < call.parts {
+            if !awaits || call.parts == 0 || shared.posts.count(is_part) < call.parts as usize {
                 continue;
             }
             while shared.posts.forget(is_part) {}
@@ -381,7 +391,7 @@ impl<O: Owner> Requester<O> {
             return;
         }
         let call = &self.calls[key as usize];
-        let outcome = judge(&call.offered, xid, &header, message, stream);
+        let outcome = judge(call.lists(), xid, &header, message, stream);
         match &outcome {
             Outcome::Inline { .. } | Outcome::InReplyChunk { .. } => {
                 shared.counters.replies_received += 1;
@@ -404,7 +414,7 @@ impl<O: Owner> Requester<O> {
         let Some(key) = self.xids.get(xid) else {
             return Err(message);
         };
-        let has_regions = !self.calls[key as usize].regions.is_empty();
+        let has_regions = !self.calls[key as usize].regions().is_empty();
         if has_regions || prefix(&message[stream..]) != Some((xid, REPLY)) {
             return Err(message);
         }
@@ -452,7 +462,7 @@ impl<O: Owner> Requester<O> {
         // RFC 8797 §4.1: an STag that is associated only with the XID of the reply.
         let of_call = has_exposed(&self.calls[key as usize], handle);
         let regions = match (of_call, shared.agreed.accepts) {
-            (true, _) => Some(&mut self.calls[key as usize].regions),
+            (true, _) => Some(self.calls[key as usize].regions_mut()),
             (false, Accepts::OfAnyCall) => {
                 let found = spare_regions(&mut self.calls, handle);
                 shared.counters.remote_invalidations_inter_call += u64::from(found.is_some());
@@ -476,9 +486,13 @@ impl<O: Owner> Requester<O> {
     /// Frees the credit and the XID of a call that has its reply.
     fn free(&mut self, shared: &mut Shared<O>, key: u32) {
         shared.flow.handle_call_answered();
-        let xid = self.calls[key as usize].request.xid;
-        // A peer that answers a call before it was sent will not get it: its handles are about to die.
         let call = &mut self.calls[key as usize];
+        let xid = call.request.xid;
+        self.marked.left -= usize::from(call.epoch != self.marked.epoch);
+        if let Some(offered) = &mut call.offered {
+            self.persistent.give_back(std::mem::take(&mut offered.lent));
+        }
+        // A peer that answers a call before it was sent will not get it: its handles are about to die.
         if let State::Recalled(_) = call.state {
             call.state = State::Awaiting;
             self.recalled -= 1;
@@ -488,10 +502,7 @@ impl<O: Owner> Requester<O> {
             shared.posts.forget(|send| xid_of(send) == Some(xid));
         }
         self.keep_to_grant(shared);
-        let call = &mut self.calls[key as usize];
-        self.xids.remove(call.request.xid);
-        self.persistent.give_back(std::mem::take(&mut call.lent));
-        self.marked.left -= usize::from(call.epoch != self.marked.epoch);
+        self.xids.remove(xid);
     }
 
     /// Handles the reply of a call: frees the credit, and invalidates what is still exposed.
@@ -499,7 +510,7 @@ impl<O: Owner> Requester<O> {
         self.free(shared, key);
         let call = &mut self.calls[key as usize];
         let mut left = 0;
-        for handle in exposed(&call.regions) {
+        for handle in exposed(call.regions()) {
             left += 1;
             shared.counters.local_invalidations += 1;
             shared.posts.push(WorkRequest::Invalidate {
@@ -510,6 +521,7 @@ impl<O: Owner> Requester<O> {
         if left == 0 {
             self.finish(shared, key, outcome);
         } else {
+            let outcome = Box::new(outcome);
             call.state = State::Invalidating { left, outcome };
         }
     }
@@ -557,7 +569,7 @@ impl<O: Owner> Requester<O> {
     ) {
         let call = &mut self.calls[key as usize];
         let Invalidated { handle, memory, .. } = invalidated;
-        let named = take_back(&mut call.regions, handle, memory);
+        let named = take_back(call.regions_mut(), handle, memory);
         assert!(named, "a provider invalidates the handle that was named");
         self.exposed -= 1;
         let State::Invalidating { left, .. } = &mut call.state else {
@@ -568,7 +580,7 @@ impl<O: Owner> Requester<O> {
             return;
         }
         match std::mem::replace(&mut call.state, State::Awaiting) {
-            State::Invalidating { outcome, .. } => self.finish(shared, key, outcome),
+            State::Invalidating { outcome, .. } => self.finish(shared, key, *outcome),
             State::Waiting { .. } | State::Recalled(_) | State::Awaiting => {
                 unreachable!("looked at just now")
             }
@@ -581,7 +593,7 @@ impl<O: Owner> Requester<O> {
         // What is large of a call is dropped where it is.
         let call = &mut self.calls[key as usize];
         if let Some(value) = call.request.call.take() {
-            let regions = std::mem::take(&mut call.regions);
+            let regions = call.take_regions();
             let reply = assemble(&mut shared.counters, call.request.xid, regions, outcome);
             shared.replies.push_back((value, reply));
         }
@@ -605,12 +617,13 @@ impl<O: Owner> Requester<O> {
         let calls = calls.filter(|call| !call.is_cancelled());
         let ended = std::mem::take(&mut shared.replies).into_iter();
         let ended = ended.map(|(call, reply)| Unfinished::Ended(call, reply));
-        let unfinished = calls.map(|call| {
+        let unfinished = calls.map(|mut call| {
+            let regions = call.take_regions();
             let mut request = call.request;
             match call.state {
                 // It must not be executed once more only because a handle was still exposed.
-                State::Invalidating { outcome, .. } if outcome.is_whole(&call.regions) => {
-                    let reply = assemble(&mut shared.counters, request.xid, call.regions, outcome);
+                State::Invalidating { outcome, .. } if outcome.is_whole(&regions) => {
+                    let reply = assemble(&mut shared.counters, request.xid, regions, *outcome);
                     Unfinished::Ended(request.into_call(), reply)
                 }
                 State::Waiting { .. } | State::Recalled(_) => Unfinished::Again(request),
@@ -625,7 +638,51 @@ impl<O: Owner> Requester<O> {
     }
 }
 
+/// Chunks of a call that offers none.
+const NO_LISTS: &Lists = &Lists {
+    reads: Vec::new(),
+    writes: Vec::new(),
+    reply: None,
+};
+
 impl<C> Call<C> {
+    fn new(request: CallRequest<C>, sent: Instant) -> Self {
+        Self {
+            request,
+            epoch: 0,
+            parts: 0,
+            sent,
+            offered: None,
+            state: State::Awaiting,
+        }
+    }
+
+    fn lists(&self) -> &Lists {
+        match &self.offered {
+            Some(offered) => &offered.lists,
+            None => NO_LISTS,
+        }
+    }
+
+    fn regions(&self) -> &[Region] {
+        match &self.offered {
+            Some(offered) => &offered.regions,
+            None => &[],
+        }
+    }
+
+    fn regions_mut(&mut self) -> &mut [Region] {
+        match &mut self.offered {
+            Some(offered) => &mut offered.regions,
+            None => &mut [],
+        }
+    }
+
+    fn take_regions(&mut self) -> Regions {
+        let offered = self.offered.as_mut();
+        offered.map_or_else(Regions::new, |offered| std::mem::take(&mut offered.regions))
+    }
+
     /// Whether the peer has not seen the call.
     fn is_unsent(&self) -> bool {
         matches!(self.state, State::Waiting { .. } | State::Recalled(_))
@@ -661,15 +718,17 @@ fn part_of(work: &WorkRequest) -> Option<u32> {
 }
 
 fn has_exposed<C>(call: &Call<C>, handle: Handle) -> bool {
-    exposed(&call.regions).any(|other| other == handle)
+    exposed(call.regions()).any(|other| other == handle)
 }
 
 /// Returns the regions of a call without a reply that offers this handle for reading, and for
 /// nothing else.
-fn spare_regions<C>(calls: &mut Slab<Call<C>>, handle: Handle) -> Option<&mut Vec<Region>> {
+fn spare_regions<C>(calls: &mut Slab<Call<C>>, handle: Handle) -> Option<&mut [Region]> {
     let waiting = calls.iter_mut().map(|(_, call)| call);
     let mut waiting = waiting.filter(|call| matches!(call.state, State::Awaiting));
-    let regions = &mut waiting.find(|call| has_exposed(call, handle))?.regions;
+    let regions = waiting
+        .find(|call| has_exposed(call, handle))?
+        .regions_mut();
     let mut of_handle = regions.iter().filter(|region| region.handle == handle);
     let is_read = of_handle.all(|region| region.used_as == RegionUse::Argument);
     is_read.then_some(regions)

@@ -1,7 +1,7 @@
 //! Offer of a call to its Responder: regions for its chunks, and handles for invalidation.
 
-use super::Call;
 use super::outcome::{Region, RegionUse, exposed};
+use super::{Call, Offered};
 use crate::codec::Invalidate;
 use crate::invalidation::design::Design;
 use crate::invalidation::persistent::PersistentPool;
@@ -28,12 +28,13 @@ pub(super) fn offer<O: Owner>(
     qp: &mut dyn QueuePair,
 ) -> Result<(), RegisterError> {
     let Call {
-        request,
-        offered: lists,
+        request, offered, ..
+    } = call;
+    let Offered {
+        lists,
         regions,
         lent,
-        ..
-    } = call;
+    } = &mut **offered.get_or_insert_default();
     let mut parts = shared.has_one_region(plan).then(Vec::new);
     let max_segment = shared.max_segment();
     let counters = &mut shared.counters;
@@ -163,7 +164,7 @@ pub(super) fn may_go<O: Owner>(
     plan: &CallPlan,
     call: &Call<O::Call>,
 ) -> Invalidate {
-    let (lists, regions) = (&call.offered, &call.regions);
+    let (lists, regions) = (call.lists(), call.regions());
     let able = shared.limits.remote_invalidation == Invalidation::Region
         && shared.agreed.accepts != Accepts::Nothing;
     match shared.agreed.codec.nothing_to_invalidate() {

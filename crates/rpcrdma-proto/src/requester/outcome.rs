@@ -29,6 +29,9 @@ impl Region {
     }
 }
 
+/// Memory of the chunks of one call, of which there is mostly one.
+pub(crate) type Regions = SmallVec<[Region; 1]>;
+
 /// Returns the handles of a call that are exposed, each once: the parts of a region follow each
 /// other.
 pub(crate) fn exposed(regions: &[Region]) -> impl Iterator<Item = Handle> {
@@ -194,7 +197,7 @@ fn filled(offered: &WriteChunk, chunk: &WriteChunk) -> Result<usize, &'static st
 pub(crate) fn assemble(
     counters: &mut Counters,
     xid: u32,
-    regions: Vec<Region>,
+    regions: Regions,
     outcome: Outcome,
 ) -> Result<Payload, TransportError> {
     match outcome {
@@ -236,7 +239,7 @@ pub(crate) fn assemble(
 /// chunk.
 fn placed(
     counters: &mut Counters,
-    regions: Vec<Region>,
+    regions: Regions,
     results: &[usize],
 ) -> (SmallVec<[Gather; 1]>, usize, Option<Buffer>) {
     let mut data = SmallVec::new();

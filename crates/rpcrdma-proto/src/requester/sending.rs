@@ -2,21 +2,19 @@
 
 use super::offer::{may_go, offer};
 use super::outcome::{Outcome, exposed};
-use super::{Call, FailedCall, Requester, State};
+use super::{Call, FailedCall, NO_LISTS, Requester, State};
 use crate::agreed::OurCalls;
 use crate::codec::Contents;
 use crate::event::Violation;
 use crate::flow::Need;
 use crate::message::CallRequest;
 use crate::owner::Owner;
-use crate::plan::{CallForm, CallPlan, Chunks, PlanLimits};
+use crate::plan::{CallForm, CallPlan, Chunks, PlainLimits, PlanLimits};
 use crate::shared::Shared;
 use crate::wire::direction::Direction;
-use crate::wire::header::Lists;
 use crate::work::Purpose;
 use buffer::{Buffer, Gather};
 use oncrpc::TransportError;
-use smallvec::SmallVec;
 use std::time::Instant;
 use verbs::{QueuePair, RegisterError, WorkRequest};
 
@@ -41,6 +39,14 @@ impl<O: Owner> Requester<O> {
         qp: &mut dyn QueuePair,
     ) -> Result<(), FailedCall<O::Call>> {
         self.now = Some(now);
+        if self.goes_plain(shared, &request) && self.begin(request.xid, self.calls.vacant_key()) {
+            self.push_plain(shared, &request);
+            self.calls.insert(Call {
+                epoch: self.marked.epoch,
+                ..Call::new(request, now)
+            });
+            return Ok(());
+        }
         let plan = match self.plan(shared, &request) {
             Ok(plan) => plan,
             Err(error) => return Err(request.failed(error)),
@@ -53,16 +59,7 @@ impl<O: Owner> Requester<O> {
             }
             Some(_) | None => false,
         };
-        let index = self.calls.insert(Call {
-            request,
-            epoch: 0,
-            sent: now,
-            offered: Lists::default(),
-            regions: Vec::new(),
-            lent: SmallVec::new(),
-            parts: 0,
-            state: State::Awaiting,
-        });
+        let index = self.calls.insert(Call::new(request, now));
         let index = u32::try_from(index).expect("calls are limited by memory");
         let mut for_xid = false;
         let plan = match plan {
@@ -86,9 +83,47 @@ impl<O: Owner> Requester<O> {
             (Some(_), 1..) if for_xid => {}
             (Some(_), 1..) => shared.counters.region_waits += 1,
         }
+        let plan = plan.map(Box::new);
         self.calls[index as usize].state = State::Waiting { plan, terms };
         self.waiting.push_back(index);
         Ok(())
+    }
+
+    /// Whether a call can be sent now without a plan: it takes one Send, and its reply another.
+    fn goes_plain(&self, shared: &Shared<O>, request: &CallRequest<O::Call>) -> bool {
+        matches!(shared.agreed.our_calls, OurCalls::Sent(_))
+            && self.waiting.is_empty()
+            && self.credits_for(shared, request.need) > 0
+            && request.is_plain(plain_limits(shared))
+    }
+
+    /// Takes the XID of a call that is about to be sent. Returns false if it is in use.
+    fn begin(&mut self, xid: u32, key: usize) -> bool {
+        let index = u32::try_from(key).expect("calls are limited by memory");
+        !self.reserved.contains(&xid) && self.xids.insert(xid, index)
+    }
+
+    /// Pushes the Send of a call without chunks.
+    fn push_plain(&self, shared: &mut Shared<O>, request: &CallRequest<O::Call>) {
+        shared.flow.handle_call_sent();
+        shared.post_receives();
+        shared.counters.calls_sent += 1;
+        let mut buffer = shared.send_buffer();
+        let codec = shared.agreed.codec;
+        let contents = Contents {
+            long: false,
+            direction: Direction::Call,
+            invalidate: codec.nothing_to_invalidate(),
+            lists: NO_LISTS,
+        };
+        codec.emit(&mut buffer, request.xid, shared.flow.asked(), &contents);
+        let rest = request.message.put_inline(&mut buffer, &[]);
+        shared.posts.push(WorkRequest::Send {
+            wr: Purpose::Call.wr(),
+            buffer,
+            rest,
+            invalidate: None,
+        });
     }
 
     /// Plans a call; `None` until the version is settled. An error if waiting does not help.
@@ -105,10 +140,10 @@ impl<O: Owner> Requester<O> {
             (1.., true, OurCalls::Unsettled) => return Ok(None),
             (1.., true, OurCalls::Sent(chunks)) => chunks,
         };
-        let limits = self.limits(shared, chunks);
-        if let Some(plan) = request.plain_plan(&limits) {
-            return Ok(Some(plan));
+        if request.is_plain(plain_limits(shared)) {
+            return Ok(Some(CallPlan::plain()));
         }
+        let limits = self.limits(shared, chunks);
         let sizes = request.sizes();
         let plan = CallPlan::new(&sizes, &request.bound, &limits)?;
         let takes = shared.agreed.sizes.peer_segments;
@@ -124,10 +159,15 @@ impl<O: Owner> Requester<O> {
     }
 
     fn limits(&self, shared: &Shared<O>, chunks: Chunks) -> PlanLimits {
+        let PlainLimits {
+            header,
+            send,
+            receive,
+        } = plain_limits(shared);
         PlanLimits {
-            header: shared.agreed.codec.plain_len(Direction::Call),
-            send: shared.agreed.sizes.send,
-            receive: shared.agreed.sizes.reply,
+            header,
+            send,
+            receive,
             max_chunk: shared.max_chunk,
             max_segment: shared.max_segment(),
             regions: match shared.limits.regions - self.persistent.most() {
@@ -168,7 +208,7 @@ impl<O: Owner> Requester<O> {
                 return;
             };
             let planned = match plan.take().filter(|_| *terms == shared.terms) {
-                Some(plan) => Ok(Some(plan)),
+                Some(plan) => Ok(Some(*plan)),
                 None => self.plan(shared, &self.calls[index as usize].request),
             };
             let sent = match planned {
@@ -179,7 +219,7 @@ impl<O: Owner> Requester<O> {
                         false => Err(NotSent::NotRegistered),
                     };
                     if let Err(NotSent::NotRegistered | NotSent::XidInUse) = sent {
-                        let (plan, terms) = (Some(plan), shared.terms);
+                        let (plan, terms) = (Some(Box::new(plan)), shared.terms);
                         self.calls[index as usize].state = State::Waiting { plan, terms };
                         return;
                     }
@@ -221,7 +261,7 @@ impl<O: Owner> Requester<O> {
             }
             return Err(NotSent::NotRegistered);
         }
-        self.exposed += exposed(&call.regions).count();
+        self.exposed += exposed(call.regions()).count();
         shared.flow.handle_call_sent();
         shared.post_receives();
         shared.counters.calls_sent += 1;
@@ -230,7 +270,7 @@ impl<O: Owner> Requester<O> {
             long: plan.form == CallForm::Long,
             direction: Direction::Call,
             invalidate: may_go(shared, plan, call),
-            lists: &call.offered,
+            lists: call.lists(),
         };
         let asked = shared.flow.asked();
         let codec = shared.agreed.codec;
@@ -245,7 +285,8 @@ impl<O: Owner> Requester<O> {
             let stream = std::iter::once(stream.freeze()).chain(rest).collect();
             let message = (Direction::Call, xid);
             let purposes = (Purpose::CallPart, Purpose::CallPart);
-            call.parts = shared.push_parts(message, buffer, stream, purposes, None);
+            let parts = shared.push_parts(message, buffer, stream, purposes, None);
+            call.parts = u32::try_from(parts).expect("the plan limits messages");
         } else {
             let rest = match plan.form {
                 CallForm::Short | CallForm::Chunked => {
@@ -264,6 +305,14 @@ impl<O: Owner> Requester<O> {
         call.epoch = self.marked.epoch;
         call.sent = now;
         Ok(())
+    }
+}
+
+fn plain_limits<O: Owner>(shared: &Shared<O>) -> PlainLimits {
+    PlainLimits {
+        header: shared.agreed.codec.plain_len(Direction::Call),
+        send: shared.agreed.sizes.send,
+        receive: shared.agreed.sizes.reply,
     }
 }
 

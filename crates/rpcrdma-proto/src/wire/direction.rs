@@ -10,6 +10,7 @@ pub(crate) const CALL: u32 = 0;
 pub(crate) const REPLY: u32 = 1;
 
 /// XID and `msg_type` of a message, if it has as many octets.
+#[inline]
 pub(crate) fn prefix(stream: &[u8]) -> Option<(u32, u32)> {
     let bytes: &[u8; PREFIX_LEN] = stream.first_chunk()?;
     let word =

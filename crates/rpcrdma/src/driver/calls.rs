@@ -102,14 +102,10 @@ pub(crate) struct PendingCall {
     user: usize,
     /// Time limit of the call, if not the usual one.
     limit: Option<Duration>,
-    state: PendingState,
-}
-
-#[derive(Debug)]
-enum PendingState {
-    Unsent(Option<CallRequest>),
-    Sent(Arc<Slot>),
-    Done,
+    /// The call, before the first poll.
+    request: Option<CallRequest>,
+    /// Its slot since then, and until its end.
+    slot: Option<Arc<Slot>>,
 }
 
 /// Whether the caller still waits for the call.
@@ -602,7 +598,8 @@ impl PendingCall {
             calls,
             user,
             limit: None,
-            state: PendingState::Unsent(Some(request)),
+            request: Some(request),
+            slot: None,
         }
     }
 
@@ -613,9 +610,7 @@ impl PendingCall {
     }
 
     fn send(&mut self, cx: &Context<'_>) -> Result<Arc<Slot>, TransportError> {
-        let PendingState::Unsent(request) = &mut self.state else {
-            unreachable!("a call is sent once");
-        };
+        let request = &mut self.request;
         let mut inner = self.calls.lock();
         if let Some(error) = &inner.over {
             return Err(error.clone());
@@ -641,10 +636,12 @@ impl PendingCall {
         chosen.calls += 1;
         chosen.queue.push(self.user, request);
         let owner = chosen.owner.take();
-        let others = inner.sleepers();
+        let others = (inner.conns.len() > 1).then(|| inner.sleepers());
         drop(inner);
         wake(owner);
-        others.into_iter().for_each(Waker::wake);
+        if let Some(others) = others {
+            others.into_iter().for_each(Waker::wake);
+        }
         Ok(slot)
     }
 }
@@ -668,9 +665,6 @@ impl Inner {
     /// Takes the wakers of owners without a connection: there are calls now, for which they may
     /// connect.
     fn sleepers(&mut self) -> SmallVec<[Waker; 4]> {
-        if self.conns.len() == 1 {
-            return SmallVec::new();
-        }
         let may_wake = |conn: &&mut ConnectionQueue| {
             conn.state == ConnectionState::Down && conn.waits_for_calls
         };
@@ -684,37 +678,32 @@ impl Future for PendingCall {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        match &mut this.state {
-            PendingState::Unsent(_) => match this.send(cx) {
+        let Some(slot) = &this.slot else {
+            assert!(this.request.is_some(), "a call has one end");
+            return match this.send(cx) {
                 Ok(slot) => {
-                    this.state = PendingState::Sent(slot);
+                    this.slot = Some(slot);
                     Poll::Pending
                 }
                 Err(error) => {
-                    this.state = PendingState::Done;
+                    this.request = None;
                     Poll::Ready(Err(error))
                 }
-            },
-            PendingState::Sent(slot) => {
-                let Poll::Ready((outcome, conn)) = slot.poll(cx) else {
-                    return Poll::Pending;
-                };
-                if let PendingState::Sent(slot) =
-                    std::mem::replace(&mut this.state, PendingState::Done)
-                {
-                    this.calls.lock().forget_call(conn, slot);
-                }
-                Poll::Ready(outcome)
-            }
-            PendingState::Done => panic!("a call has one end"),
+            };
+        };
+        let Poll::Ready((outcome, conn)) = slot.poll(cx) else {
+            return Poll::Pending;
+        };
+        if let Some(slot) = this.slot.take() {
+            this.calls.lock().forget_call(conn, slot);
         }
+        Poll::Ready(outcome)
     }
 }
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        let PendingState::Sent(slot) = std::mem::replace(&mut self.state, PendingState::Done)
-        else {
+        let Some(slot) = self.slot.take() else {
             return;
         };
         let (conn, in_flight) = slot.leave();

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tracing::{debug, error, trace, warn};
+use tracing::{debug, error, warn};
 use verbs::{Completion, PostError, QueuePair};
 
 /// Time limit for a graceful close. Providers have a shorter one of their own.
@@ -82,13 +82,15 @@ impl Endpoint {
         };
         let mut only_sent = true;
         while let Some(completion) = self.qp.poll_cq() {
-            trace!(?completion, "done");
-            only_sent &= matches!(
+            let is_sent = matches!(
                 completion,
                 Completion::Send { .. } | Completion::Write { .. }
             );
+            only_sent &= is_sent;
             self.connection.handle_completion(completion);
-            self.lend_memory(Waker::noop());
+            if !is_sent {
+                self.lend_memory(Waker::noop());
+            }
             turn = match only_sent {
                 true => Turn::Sent,
                 false => Turn::Moved,
@@ -143,7 +145,6 @@ impl Endpoint {
         }
         let mut posted = false;
         while let Some(work) = self.connection.poll_post() {
-            trace!(?work, "posted");
             match self.qp.post(work) {
                 Ok(()) => posted = true,
                 // The protocol keeps to the limits by itself; this is for a provider that does not

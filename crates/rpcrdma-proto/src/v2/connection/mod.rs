@@ -41,6 +41,7 @@ use oncrpc::TransportError;
 use oncrpc::xdr::Payload;
 use oncrpc::{Reply, ReplyRoom};
 use std::time::{Duration, Instant};
+use tracing::trace;
 use verbs::{Completion, Limits, QueuePair, WorkRequest};
 
 /// Protocol state of one connection, without I/O: its owner passes in completions and posts the
@@ -345,12 +346,20 @@ impl<O: Owner> Connection<O> {
 
     /// Handles a completion.
     pub fn handle_completion(&mut self, completion: Completion) {
+        trace!(?completion, "done");
         match completion {
+            Completion::Receive {
+                buffer,
+                invalidated: None,
+                ..
+            } => self.handle_message(buffer, None),
             Completion::Receive {
                 buffer,
                 invalidated,
                 ..
             } => self.handle_message(buffer, invalidated),
+            // Nearly all others, which are not moved for that.
+            Completion::Send { wr } | Completion::Write { wr } => self.core.handle_sent(wr),
             other => self.core.handle_completion(other),
         }
     }
@@ -457,11 +466,20 @@ impl<O: Owner> Connection<O> {
 
     /// Returns the next work request to post.
     pub fn poll_post(&mut self) -> Option<WorkRequest> {
+        let shared = &mut self.core.shared;
+        if shared.flow.messages().is_none() && shared.posts.has_next() {
+            // It is looked at where it is, as it is large to move.
+            let next = shared.posts.peek();
+            trace!(work = ?next, "posted; nothing is a Receive");
+            shared.counters.inline_bytes_sent += next.map_or(0, bytes_of_send);
+            return shared.posts.next();
+        }
         let next = self.core.poll_post();
         let next = next.or_else(|| match self.exchange {
             Some(_) => self.poll_grant(),
             None => self.poll_control(),
         })?;
+        trace!(work = ?next, "posted");
         self.core.shared.counters.inline_bytes_sent += bytes_of_send(&next);
         Some(next)
     }
@@ -676,6 +694,7 @@ fn unused_xid<O: Owner>(xids: &Xids, requester: &Requester<O>) -> u32 {
 }
 
 /// Returns the bytes of the message that this work request sends, if it is a Send.
+#[inline]
 fn bytes_of_send(work: &WorkRequest) -> u64 {
     match work {
         WorkRequest::Send { buffer, rest, .. } => (buffer.len() + buffer::gather_len(rest)) as u64,

@@ -29,7 +29,9 @@ impl Queue {
         debug_assert!(request.is_some(), "there is a call to append");
         let queue = self.of(user);
         let was_empty = queue.is_empty();
-        queue.extend(request.take());
+        if let Some(request) = request.take() {
+            queue.push_back(request);
+        }
         self.len += 1;
         if was_empty {
             self.turns.push_back(user);

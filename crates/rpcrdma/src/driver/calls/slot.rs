@@ -89,16 +89,16 @@ impl Slot {
     /// Returns the outcome, once there is one, and the connection to which the call was assigned.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<(Outcome, usize)> {
         let mut state = self.lock();
-        match std::mem::replace(&mut state.end, End::Left) {
-            End::Open => {
-                state.end = End::Open;
-                if !matches!(&state.waker, Some(waker) if waker.will_wake(cx.waker())) {
-                    state.waker = Some(cx.waker().clone());
-                }
-                Poll::Pending
+        if let End::Open = state.end {
+            if !matches!(&state.waker, Some(waker) if waker.will_wake(cx.waker())) {
+                state.waker = Some(cx.waker().clone());
             }
-            End::Ended(outcome) => Poll::Ready((outcome, state.place.conn)),
-            End::Left => panic!("a call has one end"),
+            return Poll::Pending;
+        }
+        let conn = state.place.conn;
+        match std::mem::replace(&mut state.end, End::Left) {
+            End::Ended(outcome) => Poll::Ready((outcome, conn)),
+            End::Open | End::Left => panic!("a call has one end"),
         }
     }
 
