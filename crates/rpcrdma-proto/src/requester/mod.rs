@@ -94,7 +94,7 @@ struct Call<C> {
     parts: u32,
     /// Send time, or the time of the call's arrival before that.
     sent: Instant,
-    /// What it offers, if not nothing, as nearly every small call does: beside it, as a call is moved here and away.
+    /// Its offer, unless that is nothing, as of nearly every small call. In memory of its own, because a call is moved in and out.
     offered: Option<Box<Offered>>,
     state: State,
 }
