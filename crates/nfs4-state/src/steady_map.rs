@@ -1,8 +1,8 @@
 //! A hash table that grows in small steps.
 
-use foldhash::HashMap;
 use foldhash::fast::RandomState;
 use std::borrow::Borrow;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hash};
 
@@ -13,23 +13,23 @@ const PARTS: usize = 1 << u8::BITS;
 /// A [`HashMap`] in parts, each of which grows by itself. A hash table moves all its entries when it grows: with a million of them
 /// everybody else would wait for a part of a second.
 #[derive(Debug)]
-pub struct SteadyMap<K, V> {
-    parts: Box<[HashMap<K, V>]>,
-    hasher: RandomState,
+pub struct SteadyMap<K, V, S = RandomState> {
+    parts: Box<[HashMap<K, V, S>]>,
+    hasher: S,
     len: usize,
 }
 
-impl<K, V> Default for SteadyMap<K, V> {
+impl<K, V, S: Default> Default for SteadyMap<K, V, S> {
     fn default() -> Self {
         Self {
             parts: (0..PARTS).map(|_| HashMap::default()).collect(),
-            hasher: RandomState::default(),
+            hasher: S::default(),
             len: 0,
         }
     }
 }
 
-impl<K: Eq + Hash, V> SteadyMap<K, V> {
+impl<K: Eq + Hash, V, S: BuildHasher> SteadyMap<K, V, S> {
     fn part(&self, key: &(impl Hash + ?Sized)) -> usize {
         let [part, ..] = self.hasher.hash_one(key).to_le_bytes();
         usize::from(part)
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn values_are_found_until_they_are_removed() {
-        let mut map = SteadyMap::default();
+        let mut map: SteadyMap<_, _> = SteadyMap::default();
         for key in 0..10_000_u32 {
             assert_eq!(map.insert(key, key), None);
             *map.get_or_insert_with(key, || 0) += 1;
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_large_table_are_small() {
-        let mut map = SteadyMap::default();
+        let mut map: SteadyMap<_, _> = SteadyMap::default();
         (0..1_000_000_u32).for_each(|key| assert!(map.insert(key, ()).is_none()));
         let largest = map.parts.iter().map(HashMap::len).max();
         assert!(largest.is_some_and(|largest| largest < 5000), "{largest:?}");

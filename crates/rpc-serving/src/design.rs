@@ -36,8 +36,9 @@
 //!   before each one, the RDMA server also before it sets a connection up, and both accept as many new connections in a round (`rpc_serving::intake`).
 //!   A turn has an end: 16 calls, or 64 messages over TCP. An address that has been alone on its event loop for a while has
 //!   sixteen turns in a round, until another has one. A connection waits for its turn before it reads: with a thousand that
-//!   are ready, what they had read would take as many buffers. What it answers in a turn goes out without a further one. A
-//!   connection that is alone at its address pays a load and a count for that, and looks for I/O after four turns as well.
+//!   are ready, what they had read would take as many buffers. What it answers in a turn goes out without a further one, and
+//!   nothing else is answered then. A connection that is alone at its address pays a load and a count for that, and looks for
+//!   I/O after four turns as well.
 //!   `cargo run --release -p hostile-peer --example flood` prints how long another address waits for its replies.
 //! - **Jobs are scheduled in turns**, over RDMA and over TCP. Calls that may wait for a disk run on threads that all connections of
 //!   a server share (`rpc_serving::jobs`). The next job is chosen in turns between addresses, then connections. An address may use as many

@@ -50,6 +50,8 @@ struct Address {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Number of this round.
+    round: u64,
     /// Turns in this round.
     taken: usize,
     /// Turns of all addresses before this round.
@@ -71,6 +73,8 @@ pub struct Turns {
     address: Arc<Address>,
     /// Its place among those that wait.
     place: Option<u64>,
+    /// The round in which it has its turn, if it shares turns.
+    round: Option<u64>,
 }
 
 impl EventLoop {
@@ -91,6 +95,7 @@ impl EventLoop {
             group,
             address,
             place: None,
+            round: None,
         }
     }
 
@@ -128,6 +133,7 @@ impl Turns {
         next_round: impl FnOnce(&mut Context<'_>),
     ) -> Poll<()> {
         if self.place.is_none() && self.is_alone() {
+            self.round = None;
             self.address.turns_of_all.fetch_add(1, Relaxed);
             return Poll::Ready(());
         }
@@ -151,6 +157,7 @@ impl Turns {
         };
         if turn.is_ready() {
             self.address.turns_of_all.fetch_add(1, Relaxed);
+            self.round = Some(state.round);
             state.taken += 1;
             if state.waiting.is_empty() {
                 return turn;
@@ -174,6 +181,10 @@ impl Turns {
     pub fn give_back(&self) {
         if !self.is_alone() {
             let mut state = self.address.lock();
+            // What is left of a round that is over is of no use to anybody.
+            if self.round != Some(state.round) {
+                return;
+            }
             state.taken = state.taken.saturating_sub(1);
         }
         self.address.turns_of_all.fetch_sub(1, Relaxed);
@@ -187,7 +198,8 @@ impl Turns {
         self.address.turns_of_all.fetch_add(1, Relaxed);
     }
 
-    fn is_alone(&self) -> bool {
+    /// Whether the connection is the only one of its address, and has a turn whenever it wants.
+    pub fn is_alone(&self) -> bool {
         self.address.connections.load(Relaxed) <= 1
     }
 }
@@ -201,6 +213,7 @@ impl State {
             false => self.rounds_alone.saturating_add(1),
         };
         (self.before, self.taken, self.is_awaited) = (turns_of_all, 0, false);
+        self.round = self.round.wrapping_add(1);
     }
 
     /// Turns that the address has in this round.

@@ -154,6 +154,8 @@ struct Delivered {
     replies: bool,
     /// Whether more calls of the peer wait than one turn answers.
     more: bool,
+    /// Whether calls wait for a turn of the connection.
+    held_back: bool,
 }
 
 /// The part of a turn that a connection has.
@@ -236,7 +238,9 @@ impl<P: Policy> Driver<P> {
                 // What was answered has gone out just now.
                 after_others().await;
             }
-            let delivered = self.deliver(&waker)?;
+            // Others of the address wait for their turns.
+            let may_answer = share != Share::Rest || self.is_alone();
+            let delivered = self.deliver(&waker, may_answer)?;
             more = delivered.more;
             self.endpoint.check()?;
             let worked = turn != Turn::Nothing || sent || delivered.any;
@@ -252,7 +256,7 @@ impl<P: Policy> Driver<P> {
                 turns = 0;
             }
             // After a turn that only sent, all that could bring work ends a wait, too.
-            let goes_on = delivered.any || turn == Turn::Moved;
+            let goes_on = delivered.any || delivered.held_back || turn == Turn::Moved;
             share = self.share_after(share, goes_on, delivered.any);
             let idle = if turns == LOOK_AROUND {
                 turns = 0;
@@ -290,13 +294,17 @@ impl<P: Policy> Driver<P> {
             return Share::None;
         };
         match (share, goes_on) {
-            (Share::Rest, true) => turns.count(),
-            (Share::Rest, false) => {}
+            (Share::Rest, _) if delivered => turns.count(),
+            (Share::Rest, _) => {}
             (_, true) if delivered => return Share::Rest,
             (_, true) => {}
             (_, false) => turns.give_back(),
         }
         Share::None
+    }
+
+    fn is_alone(&self) -> bool {
+        self.turns.as_ref().is_none_or(Turns::is_alone)
     }
 
     /// Events that end a wait which begins now.
@@ -323,8 +331,8 @@ impl<P: Policy> Driver<P> {
     }
 
     /// Delivers replies to callers, sends finished replies of jobs, and passes calls of the peer to
-    /// the service.
-    fn deliver(&mut self, waker: &Waker) -> Result<Delivered, CloseReason> {
+    /// the service, if they may be answered.
+    fn deliver(&mut self, waker: &Waker, may_answer: bool) -> Result<Delivered, CloseReason> {
         let mut delivered = Delivered::default();
         self.endpoint.lend_memory(waker);
         if self.endpoint.connection.has_replies() {
@@ -338,6 +346,10 @@ impl<P: Policy> Driver<P> {
         if self.answers.in_flight() > 0 {
             let cx = Context::from_waker(waker);
             delivered.any |= self.answers.finish(&cx, &mut self.endpoint.connection)?;
+        }
+        if !may_answer {
+            delivered.held_back = self.endpoint.connection.has_calls();
+            return Ok(delivered);
         }
         if self.endpoint.connection.calls_in() > 0 {
             self.policy.before_calls(&self.endpoint)?;

@@ -19,7 +19,8 @@ pub(super) type Other = [u8; 12];
 pub(super) struct Files {
     opens: SteadyMap<Other, Opened>,
     locks: SteadyMap<Other, LockState>,
-    owners: SteadyMap<Arc<LockOwner>, Owned>,
+    /// Clients choose the names, so that the standard hash is needed.
+    owners: SteadyMap<Arc<LockOwner>, Owned, std::hash::RandomState>,
 }
 
 /// A file that is to be closed, without the lock of the state.

@@ -512,6 +512,11 @@ impl<O: Owner> Connection<O> {
         self.core.poll_reply()
     }
 
+    /// Whether a call of the peer has not been handed out yet.
+    pub fn has_calls(&self) -> bool {
+        !self.core.shared.calls.is_empty()
+    }
+
     /// Returns the next call of the peer, reassembled. Answer it with [`reply`](Self::reply).
     pub fn poll_call(&mut self) -> Option<(CallId<O::Lease>, Payload)> {
         self.core.poll_call()
