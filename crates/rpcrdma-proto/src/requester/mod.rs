@@ -94,7 +94,7 @@ struct Call<C> {
     parts: u32,
     /// Send time, or the time of the call's arrival before that.
     sent: Instant,
-    /// What it offers, if not nothing, as nearly every small call does: beside it, as a call is moved here and away.
+    /// Chunks that it offers, if any. Small calls have none, and are moved here and away without room for them.
     offered: Option<Box<Offered>>,
     state: State,
 }
