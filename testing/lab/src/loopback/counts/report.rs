@@ -127,12 +127,13 @@ impl End {
     }
 
     /// The counts that are compared, with their names and the numbers below which a difference does not matter. Cache lines are
-    /// left out: where buffers lie in memory decides on some of them.
+    /// left out: where buffers lie in memory decides on some of them. A server makes its queues anew after a pause, which under
+    /// valgrind may lie between any two calls.
     fn compared(&self, pieces: f64) -> [(&'static str, f64, f64); 5] {
         [
             ("instructions", self.instructions, 100.0),
             ("branches", self.branches, 30.0),
-            ("allocations", self.allocations, 0.2),
+            ("allocations", self.allocations, 0.5),
             ("atomic instructions", self.atomic, 3.0 * pieces),
             ("copied bytes", self.copied, 1024.0 * pieces),
         ]
