@@ -23,7 +23,8 @@ pub trait Program: Send + Sync {
     /// Answers one call, under the rules of [`Service::call`]: it must not wait.
     fn call(&self, call: Call) -> Answer;
 
-    /// Answers one call where it is, because it is large. Without an implementation of its own, a program [takes](Call::take) it.
+    /// Answers one call where it is, because it is large. Without an implementation of its own, a program [takes](Call::take) it and
+    /// passes it to [`call`](Self::call), which then must not come back here.
     fn call_in_place(&self, call: &mut Call) -> Answer {
         self.call(call.take())
     }
